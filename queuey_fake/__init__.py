@@ -1,0 +1,1 @@
+"""A faithful RabbitMQ in memory, with a clock that can be moved."""

@@ -1,0 +1,1 @@
+"""Job-queue vocabulary: what a job, a queue, a retry and a backend are. Knows no AMQP client."""

@@ -1,0 +1,60 @@
+"""What a backend must do, as protocols that others can implement; the contract suite checks the meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from queuey_rabbitmq.core.delivery import Delivery
+    from queuey_rabbitmq.core.envelope import Envelope
+    from queuey_rabbitmq.core.queue_config import QueueConfig
+
+
+class Deliveries(Protocol):
+    """The jobs of one queue, as they come: an iterator and a context manager; any thread may take from it."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+    def __iter__(self) -> Iterator[Delivery]: ...
+    def __next__(self) -> Delivery: ...
+
+    def get(self, *, timeout: timedelta | float | None = None) -> Delivery | None:
+        """Return the next delivery; None when `timeout` (seconds or timedelta) passes first.
+
+        Without a timeout it waits until there is one. Raises ShutDownError once the consumer is closed, and the
+        BackendError that ended it where the broker or the link did.
+        """
+
+    def close(self) -> None:
+        """Stop consuming; what was handed out and not settled goes back to the queue. Idempotent."""
+
+
+class Backend(Protocol):
+    """Keeps jobs on queues and hands them out; synchronous and thread-safe."""
+
+    def now_ms(self) -> int:
+        """Return the backend's clock, in ms since the epoch; `Envelope.enqueued_at_ms` is stamped with it."""
+
+    def declare(self, queues: Iterable[QueueConfig]) -> None:
+        """Create the queues and what belongs to them; declaring the same twice changes nothing."""
+
+    def publish(self, envelope: Envelope, *, delay: timedelta | float | None = None) -> None:
+        """Put a job on its queue, after `delay` where one is given; return when the backend holds it safely."""
+
+    def publish_nowait(self, envelope: Envelope, *, delay: timedelta | float | None = None) -> Future[None]:
+        """Put a job on its queue; the future ends when the backend holds it safely, or with the error."""
+
+    def defer(self, envelope: Envelope, delay: timedelta | float) -> None:
+        """Hold a job for `delay`; it comes back at the envelope's own priority."""
+
+    def consume(self, queue: QueueConfig) -> Deliveries:
+        """Start to consume a queue; at most `queue.prefetch` deliveries are out at a time."""
+
+    def close(self) -> None:
+        """End consumers, give back what was not settled, and let go of every resource. Idempotent."""

@@ -1,0 +1,38 @@
+"""What a job looks like to whoever handles it: an envelope and exactly one outcome."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from queuey_rabbitmq.core.envelope import Envelope
+
+
+class Delivery(Protocol):
+    """A job handed out by a backend, waiting for exactly one outcome.
+
+    A second outcome raises AlreadySettledError. An outcome that raises before the broker had the job's new copy
+    leaves the delivery unsettled, so another may be chosen. A delivery that is never settled goes back to its queue
+    when its consumer closes.
+    """
+
+    @property
+    def envelope(self) -> Envelope:
+        """The job."""
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether the broker has handed this job out before."""
+
+    def ack(self) -> None:
+        """Report the job as done; it is gone."""
+
+    def retry(self, envelope: Envelope, delay: timedelta | float) -> None:
+        """Publish `envelope` to return after `delay` (seconds or timedelta), then ack this delivery."""
+
+    def defer(self, envelope: Envelope, delay: timedelta | float) -> None:
+        """Publish `envelope` to return after `delay` (seconds or timedelta), then ack this delivery."""
+
+    def dead_letter(self, reason: str) -> None:
+        """Move the job to its queue's dead queue with `reason`, then ack this delivery."""
