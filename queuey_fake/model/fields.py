@@ -1,0 +1,155 @@
+"""Typed values of AMQP field tables, under the names that RabbitMQ gives their types.
+
+Owns what a value is, and how a plain Python value becomes one and back, by the rules of pika. Knows nothing of their octets
+(`table_codec`) and gives no meaning to any key.
+
+A long string is a `str`; octets that are not UTF-8 live in it as surrogate escapes, so that nothing is lost either way.
+"""
+
+import calendar
+import datetime
+import decimal
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Field(NamedTuple):
+    """One typed value.
+
+    Types and the Python type of their values: longstr `str`; byte, unsignedbyte, short, unsignedshort, signedint,
+    unsignedint, long `int`; timestamp `int` (seconds); float, double `float`; bool `bool`; void `None`; binary `bytes`;
+    decimal `(scale, unscaled)`; array `tuple[Field, ...]`; table `Table`.
+    """
+
+    type: str
+    value: Any
+
+
+Table = dict[str, Field]
+
+VOID = Field("void", None)
+
+
+def longstr(value: str) -> Field:
+    """Return a long string."""
+    return Field("longstr", value)
+
+
+def long(value: int) -> Field:
+    """Return a 64-bit signed integer."""
+    return Field("long", value)
+
+
+def signedint(value: int) -> Field:
+    """Return a 32-bit signed integer."""
+    return Field("signedint", value)
+
+
+def boolean(value: bool) -> Field:  # noqa: FBT001  the value itself, not an option
+    """Return a boolean."""
+    return Field("bool", value)
+
+
+def timestamp(seconds: int) -> Field:
+    """Return an instant, in whole seconds since 1970."""
+    return Field("timestamp", seconds)
+
+
+def array(values: Sequence[Field]) -> Field:
+    """Return an array of typed values."""
+    return Field("array", tuple(values))
+
+
+def table(values: Table) -> Field:
+    """Return a nested table."""
+    return Field("table", values)
+
+
+def text_of(octets: bytes) -> str:
+    """Return the text of the octets, those that are not UTF-8 kept as surrogate escapes."""
+    return octets.decode("utf-8", "surrogateescape")
+
+
+def octets_of(text: str) -> bytes:
+    """Return the octets that `text_of` made the text from."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def field_from_python(value: Any) -> Field:  # noqa: PLR0911  one return for each type
+    """Return the value with the type that pika gives it on the wire (pika.data.encode_value).
+
+    Raises TypeError for what has no type there, ValueError for an integer beyond 64 bits.
+    """
+    match value:
+        case str():
+            return Field("longstr", value)
+        case bytes():
+            return Field("binary", value)
+        case bool():
+            return Field("bool", value)
+        case int():
+            return _integer_from_python(value)
+        case decimal.Decimal():
+            return _decimal_from_python(value)
+        case datetime.datetime():
+            return Field("timestamp", calendar.timegm(value.utctimetuple()))
+        case dict():
+            return Field("table", table_from_python(value))
+        case list():
+            return Field("array", tuple(field_from_python(item) for item in value))
+        case None:
+            return VOID
+        case _:
+            raise TypeError(f"a field table cannot hold {value!r} of type {type(value).__name__}")
+
+
+def _integer_from_python(value: int) -> Field:
+    # pika.compat.long is an int that asks to be sent with 64 bits; told by its name, for pika is not imported here.
+    if -(2**31) <= value < 2**31 and type(value).__name__ != "long":
+        return Field("signedint", int(value))
+    if -(2**63) <= value < 2**63:
+        return Field("long", int(value))
+    raise ValueError(f"{value} does not fit into the 64 bits of an AMQP integer")
+
+
+def _decimal_from_python(value: decimal.Decimal) -> Field:
+    value = value.normalize()
+    exponent = value.as_tuple().exponent
+    if not isinstance(exponent, int):
+        raise TypeError(f"a field table cannot hold the decimal {value}")
+    scale = max(0, -exponent)
+    return Field("decimal", (scale, int(value.scaleb(scale))))
+
+
+def table_from_python(values: Mapping[str, Any] | None) -> Table:
+    """Return the mapping as pika would send it; None is an empty table, as for pika."""
+    return {key: field_from_python(value) for key, value in (values or {}).items()}
+
+
+def field_to_python(field: Field) -> Any:
+    """Return the plain value that pika decodes the field to (pika.data.decode_value)."""
+    match field.type:
+        case "longstr":
+            octets = octets_of(field.value)
+            try:
+                return octets.decode()
+            except UnicodeDecodeError:
+                return octets
+        case "timestamp":
+            return datetime.datetime.fromtimestamp(field.value, datetime.UTC)
+        case "float" | "double":
+            return int(field.value)
+        case "decimal":
+            scale, unscaled = field.value
+            return decimal.Decimal(unscaled).scaleb(-scale)
+        case "array":
+            return [field_to_python(item) for item in field.value]
+        case "table":
+            return table_to_python(field.value)
+        case _:
+            return field.value
+
+
+def table_to_python(values: Table) -> dict[str, Any]:
+    """Return the table as pika decodes it."""
+    return {key: field_to_python(field) for key, field in values.items()}

@@ -1,0 +1,141 @@
+"""Which RabbitMQ is imitated: every difference between the versions, as data.
+
+Owns one flag for each behaviour in which RabbitMQ 3.10.8, 4.0.5 and 4.3.6 differ. Holds no behaviour: the code that does
+asks the flag by its name, never for a version.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """One RabbitMQ. The comment behind a flag names the scenario or the source that shows it."""
+
+    name: str  # what the user asks for: "3.10", "4.0", "4.3"
+    release: str  # what the server properties say
+    sets_x_last_death: bool
+    reverses_x_death_rest: bool  # an existing x-death of two or more entries is reversed behind the current entry
+    trusts_published_x_death: bool
+    removes_cc_when_dead_letter_key: bool
+    x_death_keys_sorted_when_prepended: (
+        bool  # else original-expiration, count, reason, queue, time, exchange, routing-keys
+    )
+    redelivered_if_delivery_count: bool  # a dead letter is redelivered when rejected or returned by a close before
+    refuses_unknown_delivery_mode: bool
+    qos_global_is_per_consumer: bool
+    later_qos_lifts_channel_limit: bool
+    sac_failover_waits_for_event: bool
+    sac_requeues_before_failover: bool
+    unknown_exchange_type_closes_connection: bool
+    reply_to_returns_mandatory: bool
+    malformed_reply_to_is_internal_error: bool
+    checks_queue_mode: bool
+    refuses_queue_version_1: bool
+    queue_master_locator: str  # "checked", "ignored", "denied"
+    empty_queue_type_is_default: bool
+    classic_refuses_consumer_timeout: bool
+    quorum_counts_first_delivery: bool  # header x-delivery-count 0 on a first delivery
+    quorum_requeues_to_back: bool
+    quorum_nack_counts_as_acquired: bool  # nack raises x-acquired-count only
+    quorum_default_delivery_limit: int | None
+    quorum_priorities: str  # "none", "two classes", "strict"
+    quorum_sac_priority_takes_over: bool
+    sorts_header_keys: bool
+    cancel_examines_priority_head: bool
+    max_message_size: int  # octets
+    denied_features: frozenset[str]
+
+
+_V3_10 = Version(
+    name="3.10",
+    release="3.10.8",
+    sets_x_last_death=False,
+    reverses_x_death_rest=True,
+    trusts_published_x_death=True,
+    removes_cc_when_dead_letter_key=True,
+    x_death_keys_sorted_when_prepended=True,
+    redelivered_if_delivery_count=False,
+    refuses_unknown_delivery_mode=True,
+    qos_global_is_per_consumer=False,
+    later_qos_lifts_channel_limit=True,
+    sac_failover_waits_for_event=True,
+    sac_requeues_before_failover=True,
+    unknown_exchange_type_closes_connection=True,
+    reply_to_returns_mandatory=True,
+    malformed_reply_to_is_internal_error=False,
+    checks_queue_mode=True,
+    refuses_queue_version_1=False,
+    queue_master_locator="checked",
+    empty_queue_type_is_default=False,
+    classic_refuses_consumer_timeout=False,
+    quorum_counts_first_delivery=True,
+    quorum_requeues_to_back=True,
+    quorum_nack_counts_as_acquired=False,
+    quorum_default_delivery_limit=None,
+    quorum_priorities="none",
+    quorum_sac_priority_takes_over=False,
+    sorts_header_keys=False,
+    cancel_examines_priority_head=False,
+    max_message_size=134_217_728,
+    denied_features=frozenset(),
+)
+
+_V4_0 = replace(
+    _V3_10,
+    name="4.0",
+    release="4.0.5",
+    sets_x_last_death=True,
+    reverses_x_death_rest=False,
+    trusts_published_x_death=False,
+    removes_cc_when_dead_letter_key=False,
+    x_death_keys_sorted_when_prepended=False,
+    refuses_unknown_delivery_mode=False,
+    sac_failover_waits_for_event=False,
+    sac_requeues_before_failover=False,
+    unknown_exchange_type_closes_connection=False,
+    queue_master_locator="ignored",
+    quorum_counts_first_delivery=False,
+    quorum_requeues_to_back=False,
+    quorum_default_delivery_limit=20,
+    quorum_priorities="two classes",
+    quorum_sac_priority_takes_over=True,
+    sorts_header_keys=True,
+    cancel_examines_priority_head=True,
+    max_message_size=16_777_216,
+)
+
+_V4_3 = replace(
+    _V4_0,
+    name="4.3",
+    release="4.3.6",
+    redelivered_if_delivery_count=True,
+    qos_global_is_per_consumer=True,
+    later_qos_lifts_channel_limit=False,
+    reply_to_returns_mandatory=False,
+    malformed_reply_to_is_internal_error=True,
+    checks_queue_mode=False,
+    refuses_queue_version_1=True,
+    queue_master_locator="denied",
+    empty_queue_type_is_default=True,
+    classic_refuses_consumer_timeout=True,
+    quorum_nack_counts_as_acquired=True,
+    quorum_priorities="strict",
+    denied_features=frozenset({"transient_nonexcl_queues"}),
+)
+
+VERSIONS = {version.name: version for version in (_V3_10, _V4_0, _V4_3)}
+
+
+def version_named(name: str, permit: Iterable[str] = ()) -> Version:
+    """Return the version, with the deprecated features in `permit` allowed as by rabbitmq.conf.
+
+    Raises ValueError for a version that is not imitated or a feature that no version denies.
+    """
+    if name not in VERSIONS:
+        raise ValueError(f"no RabbitMQ {name!r} is imitated; there are {', '.join(VERSIONS)}")
+    known = frozenset().union(*(version.denied_features for version in VERSIONS.values()))
+    if unknown := frozenset(permit) - known:
+        raise ValueError(f"no deprecated feature {sorted(unknown)}; there are {sorted(known)}")
+    version = VERSIONS[name]
+    return replace(version, denied_features=version.denied_features - frozenset(permit))
