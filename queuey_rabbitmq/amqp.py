@@ -168,15 +168,29 @@ class ConnectionOpened(msgspec.Struct, frozen=True):
 class ConnectionLost(msgspec.Struct, frozen=True):
     """The connection could not be opened, or is gone; nothing more comes from it.
 
-    `stage` is what was going on ("resolving the host name", "connecting", "logging in", "opening the virtual host",
-    "open", "closing"); code and text are the broker's where it gave any (code 0 otherwise); `cause` is the link's
-    own exception.
+    `stage` is what was going on ("resolving the host name", "connecting", "negotiating TLS", "waiting for an AMQP
+    answer", "logging in", "opening the virtual host", "open", "closing"); code and text are the broker's where it
+    gave any (code 0 otherwise); `cause` is the link's own exception.
     """
 
     stage: str
     code: int
     text: str
     cause: BaseException | None
+
+
+class CommandRefused(msgspec.Struct, frozen=True):
+    """The link cannot write a command, and sent nothing of it; the channel stays as it was.
+
+    A name is over 255 bytes, say, or AMQP has no type for a header's value. It comes in the turn of the `send` where
+    that can be, after the code that sent, and before any confirm of what was sent with it. A `Publish`
+    that is refused keeps its number: later confirms count on as if it had been sent. Behind a refused `DeclareQueue`,
+    the rest of the same `send` on that channel is refused too, so that no publish goes without its declaration.
+    """
+
+    channel: int
+    command: Command
+    error: Exception
 
 
 class ConnectionBlocked(msgspec.Struct, frozen=True):
@@ -270,6 +284,7 @@ class Delivered(msgspec.Struct, frozen=True):
 Event = (
     ConnectionOpened
     | ConnectionLost
+    | CommandRefused
     | ConnectionBlocked
     | ConnectionUnblocked
     | ChannelOpened
@@ -351,7 +366,7 @@ class Link(Protocol):
         `name` is what the operator sees, with what the options say about the connection's name.
         """
 
-    def run(self, step: Callable[[], None]) -> None:
+    def run(self, step: Callable[[], object]) -> None:
         """Run a step in a turn, soon, in the order of the calls; never blocks. Any thread.
 
         Raises ShutDownError when the link is closed, BackendError when it has died or the process has forked:

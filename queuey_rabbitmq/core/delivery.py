@@ -28,6 +28,9 @@ class Delivery(Protocol):
     def ack(self) -> None:
         """Report the job as done; it is gone."""
 
+    def give_back(self) -> None:
+        """Put the job back on its queue; it is delivered again, marked as redelivered."""
+
     def retry(self, envelope: Envelope, delay: timedelta | float) -> None:
         """Publish `envelope` to return after `delay` (seconds or timedelta), then ack this delivery."""
 

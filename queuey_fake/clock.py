@@ -1,0 +1,118 @@
+"""Clocks that a fake broker lives by: one that tests move, and the system's.
+
+A clock moves in instants: on the way to where it is told to go it stops at every instant at which one of its
+participants (brokers) has something due, so that one long jump and many short steps come to the same. Knows nothing
+of what is due.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+MS_PER_SECOND = 1000
+
+
+class Participant(Protocol):
+    """Something that lives by a clock: a broker."""
+
+    def next_due_ms(self) -> int | None:
+        """Return the next instant, in ms since the epoch, at which something is due."""
+
+    def clock_moved(self) -> None:
+        """Let everything that is due happen, and everything that follows from it."""
+
+
+class Clock(Protocol):
+    """The time of a fake broker, in ms since the epoch."""
+
+    is_virtual: bool
+    """Whether a test moves it; if not, it moves by itself."""
+
+    def now_ms(self) -> int:
+        """Return the present."""
+
+    def join(self, participant: Participant) -> Callable[[], None]:
+        """Tell a participant of every move from now on; the callable that is returned ends that."""
+
+
+class ManualClock:
+    """A clock that moves only when it is told to; it starts at `start` (an aware datetime), or at the present.
+
+    Only the thread that drives a test may move it.
+    """
+
+    is_virtual = True
+
+    def __init__(self, start: datetime | None = None) -> None:
+        self._now_ms = epoch_ms(start) if start is not None else SystemClock().now_ms()
+        self._participants: list[Participant] = []
+
+    def __repr__(self) -> str:
+        return f"<ManualClock at {datetime.fromtimestamp(self._now_ms / MS_PER_SECOND, UTC).isoformat()}>"
+
+    def now_ms(self) -> int:
+        """Return the present."""
+        return self._now_ms
+
+    def join(self, participant: Participant) -> Callable[[], None]:
+        """Tell a participant of every move from now on; the callable that is returned ends that."""
+        self._participants.append(participant)
+        return lambda: self._participants.remove(participant)
+
+    def advance(self, duration: timedelta | float) -> None:
+        """Move on by a duration (timedelta or seconds, of 0 and more); everything due happens, at its own instant."""
+        ms = duration_ms(duration)
+        if ms < 0:
+            raise ValueError(f"a clock advances forwards, not by {duration!r}; move_to() goes back")
+        self.move_to_ms(self._now_ms + ms)
+
+    def move_to(self, instant: datetime) -> None:
+        """Move to an instant (an aware datetime); going back undoes nothing and makes nothing happen."""
+        self.move_to_ms(epoch_ms(instant))
+
+    def move_to_ms(self, target_ms: int) -> None:
+        """Move to an instant in ms since the epoch."""
+        while (due_ms := self._next_due_ms()) is not None and due_ms <= target_ms:
+            self._stop_at(max(due_ms, self._now_ms))
+        self._stop_at(target_ms)
+
+    def _next_due_ms(self) -> int | None:
+        due = [ms for participant in self._participants if (ms := participant.next_due_ms()) is not None]
+        return min(due, default=None)
+
+    def _stop_at(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        for participant in list(self._participants):
+            participant.clock_moved()
+
+
+class SystemClock:
+    """The wall clock of this machine. It cannot be moved."""
+
+    is_virtual = False
+
+    def now_ms(self) -> int:
+        """Return the present."""
+        return time.time_ns() // 1_000_000
+
+    def join(self, participant: Participant) -> Callable[[], None]:
+        """Do nothing: participants of a clock that moves by itself look at it when they have something to do."""
+        del participant
+        return lambda: None
+
+
+def epoch_ms(instant: datetime) -> int:
+    """Return an aware datetime in ms since the epoch, rounded down."""
+    if instant.tzinfo is None:
+        raise ValueError(f"{instant!r} has no time zone; write datetime(..., tzinfo=UTC)")
+    return (instant - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
+
+
+def duration_ms(duration: timedelta | float) -> int:
+    """Return a timedelta or a number of seconds in ms, rounded to the nearest."""
+    if isinstance(duration, timedelta):
+        return round(duration / timedelta(milliseconds=1))
+    return round(duration * MS_PER_SECOND)

@@ -1,0 +1,287 @@
+"""What drives a fake broker: one lock around the model, turns, time, and threads that wait.
+
+Every use of the model is a turn: the model is caught up with the clock, something is done, and what the model has to
+say is handed to the front ends (in-process connections, sockets) until nothing more follows. Futures are completed
+after the turn, without the lock, so no code of a user ever runs under it.
+
+Who waits. The driving thread, the one that made the broker, moves virtual time while it waits, from one due instant
+to the next. Any other thread blocks until something happens; a guard of real seconds turns a wait that was forgotten
+into an error. On a clock that moves by itself every wait is a real one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from queuey_fake.clock import MS_PER_SECOND, Clock, ManualClock
+from queuey_fake.model.broker import Broker
+from queuey_fake.model.connection import Connection
+
+WAIT_GUARD_S = 10.0
+"""Real seconds after which a thread that waits in virtual time gives up."""
+
+
+class FrontEnd(Protocol):
+    """Someone with connections to the model: a session's link, or the server of the AMQP port."""
+
+    def take_output(self, connection: Connection) -> None:
+        """Take what the model has to say on a connection. Under the lock."""
+
+    def end_of_turn(self) -> None:
+        """Do what is left at the end of a turn; may use the model once more. Under the lock."""
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when, in ms of `Engine.elapsed_ms`, the front end itself has something due. Under the lock."""
+
+    def on_time(self) -> None:
+        """Do what is due. Under the lock."""
+
+
+class WaitsForever(Exception):  # noqa: N818 -- says what it is
+    """A wait without a deadline for which nothing is ready and nothing is due."""
+
+
+class WaitGuardError(Exception):
+    """A thread waited for longer than the guard while virtual time stood still."""
+
+
+class BlockingInCallbackError(Exception):
+    """A blocking call was made from a future's callback."""
+
+
+class Engine:
+    """Runs turns on a model, and moves it through time."""
+
+    def __init__(self, model: Broker, clock: Clock, *, wait_guard_s: float = WAIT_GUARD_S) -> None:
+        self.model = model
+        self.clock = clock
+        self.wait_guard_s = wait_guard_s
+        self.driving_thread = threading.get_ident()
+        self._lock = threading.Lock()
+        self._happened = threading.Condition(self._lock)
+        self._waiting = 0
+        self._owners: dict[Connection, FrontEnd] = {}
+        self._front_ends: list[FrontEnd] = []
+        self._completions: deque[tuple[Future[Any], Any, BaseException | None]] = deque()
+        self._completing_elsewhere = 0
+        self._own = threading.local()
+        self._elapsed_ms = 0
+        self._last_ms = clock.now_ms()
+        self._leave_clock = clock.join(self)
+
+    # ------------------------------------------------------------------------------------------- turns
+
+    def run(self, step: Callable[[], object]) -> None:
+        """Run a step in a turn, and complete the futures that it ended."""
+        with self._lock:
+            self._catch_up()
+            step()
+            self._settle_down()
+            completions = self._take_completions()
+        self._complete(completions)
+
+    def look(self, read: Callable[[], Any]) -> Any:
+        """Read something of the model, caught up with the clock; nothing may be changed."""
+        answer: list[Any] = []
+        self.run(lambda: answer.append(read()))
+        return answer[0]
+
+    def add(self, front_end: FrontEnd) -> None:
+        """Let a front end take part in turns and time."""
+        self._front_ends.append(front_end)
+
+    def remove(self, front_end: FrontEnd) -> None:
+        """Let a front end take part no more."""
+        if front_end in self._front_ends:
+            self._front_ends.remove(front_end)
+
+    def own(self, connection: Connection, front_end: FrontEnd) -> None:
+        """Name the front end of a connection. In a turn."""
+        self._owners[connection] = front_end
+
+    def disown(self, connection: Connection) -> None:
+        """Forget a connection; what the model still says on it is dropped. In a turn."""
+        self._owners.pop(connection, None)
+
+    def complete(self, future: Future[Any], result: Any = None, error: BaseException | None = None) -> None:
+        """End a future when the turn is over. In a turn."""
+        self._completions.append((future, result, error))
+
+    def close(self) -> None:
+        """Take no part in the clock any more, and wake whoever waits."""
+        self._leave_clock()
+        with self._lock:
+            self._happened.notify_all()
+
+    def _settle_down(self) -> None:
+        """Hand on what the model says until nothing more follows."""
+        model, owners = self.model, self._owners
+        while True:
+            while model.connections_with_output:
+                for connection in model.take_connections_with_output():
+                    owner = owners.get(connection)
+                    if owner is None:
+                        connection.outbox.clear()
+                    else:
+                        owner.take_output(connection)
+            for front_end in self._front_ends:
+                front_end.end_of_turn()
+            if not model.connections_with_output:
+                break
+        if self._waiting:
+            self._happened.notify_all()
+
+    def _take_completions(self) -> deque[tuple[Future[Any], Any, BaseException | None]] | None:
+        if not self._completions:
+            return None
+        taken, self._completions = self._completions, deque()
+        self._completing_elsewhere += 1
+        return taken
+
+    def _complete(self, completions: deque[tuple[Future[Any], Any, BaseException | None]] | None) -> None:
+        """End futures in order. A turn that a callback starts leaves its own to the loop that is running already."""
+        if completions is None:
+            return
+        mine: deque[Any] | None = getattr(self._own, "completions", None)
+        if mine is not None:
+            mine.extend(completions)
+        else:
+            self._own.completions = completions
+            try:
+                while completions:
+                    future, result, error = completions.popleft()
+                    if future.set_running_or_notify_cancel():
+                        if error is None:
+                            future.set_result(result)
+                        else:
+                            future.set_exception(error)
+            finally:
+                self._own.completions = None
+        with self._lock:
+            self._completing_elsewhere -= 1
+            if self._waiting:
+                self._happened.notify_all()
+
+    # -------------------------------------------------------------------------------------------- time
+
+    def elapsed_ms(self) -> int:
+        """Return how far time has moved forwards since the engine was made; going back does not count."""
+        if not self.clock.is_virtual:
+            return time.monotonic_ns() // 1_000_000
+        return self._elapsed_ms
+
+    def next_due_ms(self) -> int | None:
+        """Return the next instant, in ms since the epoch, at which the model or a front end has something due."""
+        with self._lock:
+            return self._next_due_ms()
+
+    def clock_moved(self) -> None:
+        """Let everything that is due happen."""
+        with self._lock:
+            self._catch_up()
+            self._settle_down()
+            completions = self._take_completions()
+        self._complete(completions)
+
+    def _next_due_ms(self) -> int | None:
+        due = [] if (ms := self.model.next_due_ms()) is None else [ms]
+        for front_end in self._front_ends:
+            deadline_ms = front_end.next_deadline_ms()
+            if deadline_ms is not None:
+                due.append(self._last_ms + max(0, deadline_ms - self.elapsed_ms()))
+        return min(due, default=None)
+
+    def _catch_up(self) -> None:
+        now_ms = self.clock.now_ms()
+        if now_ms == self._last_ms:
+            return
+        self._elapsed_ms += max(0, now_ms - self._last_ms)
+        self._last_ms = now_ms
+        while self.model.run_next(now_ms):
+            self._settle_down()
+        self.model.run_due(now_ms)
+        for front_end in list(self._front_ends):
+            front_end.on_time()
+
+    # ------------------------------------------------------------------------------------------- waits
+
+    def wait(self, ready: Callable[[], bool], timeout_ms: int | None) -> bool:
+        """Wait until `ready`, in virtual time where the clock is virtual; tell whether it is.
+
+        Raises WaitsForever, WaitGuardError or BlockingInCallbackError where waiting makes no sense.
+        """
+        if ready():
+            return True
+        if getattr(self._own, "completions", None) is not None:
+            raise BlockingInCallbackError
+        if not self.clock.is_virtual:
+            return self._wait_really(ready, timeout_ms)
+        deadline_ms = None if timeout_ms is None else self.elapsed_ms() + timeout_ms
+        if threading.get_ident() == self.driving_thread:
+            return self._drive(ready, deadline_ms)
+        return self._block(ready, deadline_ms)
+
+    def _drive(self, ready: Callable[[], bool], deadline_ms: int | None) -> bool:
+        clock = self.clock
+        assert isinstance(clock, ManualClock), "only a manual clock is virtual"
+        while not ready():
+            if self._let_others_complete():
+                continue
+            due_ms = self.next_due_ms()
+            target_ms = None if deadline_ms is None else self._last_ms + deadline_ms - self._elapsed_ms
+            if due_ms is None and target_ms is None:
+                raise WaitsForever
+            if target_ms is None or (due_ms is not None and due_ms <= target_ms):
+                assert due_ms is not None, "either something is due or there is a deadline"
+                clock.move_to_ms(max(due_ms, clock.now_ms()))
+            else:
+                clock.move_to_ms(target_ms)
+                return ready()
+        return True
+
+    def _let_others_complete(self) -> bool:
+        """Wait for other threads to hand over what their turns have ended; tell whether there was anything."""
+        with self._lock:
+            if not self._completing_elsewhere:
+                return False
+            self._sleep(self.wait_guard_s)
+            return True
+
+    def _block(self, ready: Callable[[], bool], deadline_ms: int | None) -> bool:
+        guard = time.monotonic() + self.wait_guard_s
+        with self._lock:
+            while not ready():
+                if deadline_ms is not None and self._elapsed_ms >= deadline_ms:
+                    return False
+                left = guard - time.monotonic()
+                if left <= 0:
+                    raise WaitGuardError
+                self._sleep(left)
+        return True
+
+    def _wait_really(self, ready: Callable[[], bool], timeout_ms: int | None) -> bool:
+        end = None if timeout_ms is None else time.monotonic() + timeout_ms / MS_PER_SECOND
+        while not ready():
+            due_ms = self.next_due_ms()
+            naps = [] if due_ms is None else [(due_ms - self.clock.now_ms()) / MS_PER_SECOND]
+            if end is not None:
+                naps.append(end - time.monotonic())
+                if naps[-1] <= 0:
+                    return False
+            with self._lock:
+                if not ready():
+                    self._sleep(max(0.0, min(naps, default=self.wait_guard_s)))
+            self.clock_moved()
+        return True
+
+    def _sleep(self, seconds: float) -> None:
+        self._waiting += 1
+        try:
+            self._happened.wait(seconds)
+        finally:
+            self._waiting -= 1

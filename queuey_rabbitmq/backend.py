@@ -1,0 +1,134 @@
+"""RabbitMqBackend: queuey's `Backend` on RabbitMQ.
+
+Sits on a session and knows no link: the same code runs over a socket and on the broker model in memory. Where a job
+goes is `placement`'s; what is done with a delivery is `rabbitmq_delivery`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from queuey_rabbitmq.options import RabbitMqOptions
+from queuey_rabbitmq.placement import Placed, Placement
+from queuey_rabbitmq.rabbitmq_delivery import RabbitMqDeliveries
+from queuey_rabbitmq.session.operations import PublishOperation
+from queuey_rabbitmq.session.session import Session, SessionSettings
+
+if TYPE_CHECKING:
+    from queuey_rabbitmq.amqp import Link
+    from queuey_rabbitmq.core.envelope import Envelope
+    from queuey_rabbitmq.core.queue_config import QueueConfig
+
+
+class RabbitMqBackend:
+    """Keep jobs on a RabbitMQ; synchronous and thread-safe.
+
+    Make one with `connect` or `with_options`. Every publish is mandatory and confirmed before it is reported as done,
+    every call has a deadline, and everything that the broker or the link causes is a BackendError.
+    """
+
+    def __init__(self, link: Link, options: RabbitMqOptions | None = None) -> None:
+        """Connect over a link; how FakeBroker makes a backend. Raises ConnectError."""
+        self.options = options or RabbitMqOptions()
+        self._link = link
+        self._placement = Placement(self.options)
+        self._session = Session(
+            link,
+            SessionSettings(
+                connect_timeout_ms=self.options.connect_timeout_ms,
+                operation_timeout_ms=self.options.operation_timeout_ms,
+                close_timeout_ms=self.options.close_timeout_ms,
+                max_in_flight=self.options.max_in_flight,
+                max_in_flight_bytes=self.options.max_in_flight_bytes,
+            ),
+        )
+        self._session.connect()
+
+    @classmethod
+    def connect(cls, url: str) -> Self:
+        """Connect to the broker at an AMQP URL. Raises ConnectError, which says at which stage it failed."""
+        return cls.with_options(url, RabbitMqOptions())
+
+    @classmethod
+    def with_options(cls, url: str, options: RabbitMqOptions) -> Self:
+        """Connect to the broker at an AMQP URL. Raises ConnectError, which says at which stage it failed."""
+        from queuey_rabbitmq.pika_link import PikaLink
+
+        return cls(PikaLink(url, options), options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+    def now_ms(self) -> int:
+        """Return the clock that `Envelope.enqueued_at_ms` is stamped with, in ms since the epoch."""
+        return self._link.now_ms()
+
+    def declare(self, queues: Iterable[QueueConfig]) -> None:
+        """Create each queue with its dead queue (and its retry queue, in the three-queue topology).
+
+        Raises QueueNameTooLongError before anything is created, and DeclareRefusedError with what differs where the
+        broker has such a queue with other properties; queues before that one stay declared.
+        """
+        configs = list(queues)
+        planned = [self._placement.declarations(config) for config in configs]
+        for config, declarations in zip(configs, planned, strict=True):
+            self._session.declare(declarations)
+            self._placement.declared([config])
+
+    def publish(self, envelope: Envelope, *, delay: timedelta | float | None = None) -> None:
+        """Put a job on its queue; return when the broker has confirmed it.
+
+        With a `delay` (seconds or timedelta) the job waits like a retry first; a delay of zero or less waits one
+        granularity step. Raises UnroutableError where the queue does not exist, UnknownQueueError for a delay on a
+        queue not declared here, DelayTooLongError, and other BackendErrors.
+        """
+        self._session.wait(self._publish(self._place(envelope, delay)))
+
+    def publish_nowait(self, envelope: Envelope, *, delay: timedelta | float | None = None) -> Future[None]:
+        """Put a job on its queue; the future ends with the broker's confirm, or with the error of `publish`.
+
+        Waits only while `max_in_flight` publishes are in flight. What can be refused without the broker is raised
+        here. A callback of the future runs on the link's own thread: it must not block.
+        """
+        return self._publish(self._place(envelope, delay)).future
+
+    def defer(self, envelope: Envelope, delay: timedelta | float) -> None:
+        """Hold a job for `delay` (seconds or timedelta), after which it is on its queue at its own priority.
+
+        Raises as `publish` with a delay does.
+        """
+        self._session.wait(self._publish(self._placement.deferred(envelope, delay, doing="deferring a job")))
+
+    def consume(self, queue: QueueConfig) -> RabbitMqDeliveries:
+        """Start to consume a queue; at most `queue.prefetch` deliveries are unsettled at a time."""
+        return RabbitMqDeliveries(self._session, self._placement, self.options, queue)
+
+    def close(self) -> None:
+        """End consumers, wait for what is in flight, and close the connections, all within close_timeout.
+
+        What was unacked goes back to its queue; what is not confirmed by then fails and is reported in the log.
+        Idempotent.
+        """
+        self._session.close()
+
+    @property
+    def stale_settlements(self) -> int:
+        """Return how many outcomes came after the channel of their delivery was gone."""
+        return self._session.stale_settlements
+
+    def _place(self, envelope: Envelope, delay: timedelta | float | None) -> Placed:
+        if delay is None:
+            return self._placement.now(envelope)
+        return self._placement.retried(envelope, delay, doing="publishing a job with a delay")
+
+    def _publish(self, placed: Placed) -> PublishOperation:
+        return self._session.publish(placed.message, declaration=placed.declaration)

@@ -1,0 +1,236 @@
+"""Deliveries of one queue, and the outcome of each: publish first, ack second, and no ack where the publish failed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from threading import Lock
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+from queuey_rabbitmq import codec
+from queuey_rabbitmq.core.durations import whole_ms
+from queuey_rabbitmq.core.envelope import Envelope
+from queuey_rabbitmq.core.errors import AlreadySettledError, SerializationError, ShutDownError
+from queuey_rabbitmq.session.consuming import ConsumerChannel, Ended, Settlement, lost_delivery
+
+if TYPE_CHECKING:
+    from queuey_rabbitmq.amqp import Delivered, ReadableProperties
+    from queuey_rabbitmq.core.queue_config import QueueConfig
+    from queuey_rabbitmq.options import RabbitMqOptions
+    from queuey_rabbitmq.placement import Placed, Placement
+    from queuey_rabbitmq.session.session import Session
+
+log = logging.getLogger("queuey_rabbitmq")
+
+SET_ASIDE_AGAIN_MS = 5_000
+"""How long a malformed message that could not be moved stays out before it goes back to its queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where deliveries come from, and what their outcomes go through."""
+
+    queue: str
+    session: Session
+    placement: Placement
+    consumer: ConsumerChannel
+    has_dead_queue: bool
+
+
+class RabbitMqDeliveries:
+    """The jobs of one queue, as they come: an iterator and a context manager; any thread may take from it.
+
+    A body that is not an envelope never comes out: it is moved to the dead queue with its reason, logged, and the
+    next one follows.
+    """
+
+    def __init__(self, session: Session, placement: Placement, options: RabbitMqOptions, queue: QueueConfig) -> None:
+        self._mailbox = session.mailbox()
+        consumer = session.consume(queue.name, queue.prefetch, self._mailbox)
+        self._source = _Source(queue.name, session, placement, consumer, options.declare_dead_letter_queues)
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[RabbitMqDelivery]:
+        return self
+
+    def __next__(self) -> RabbitMqDelivery:
+        try:
+            delivery = self.get()
+        except ShutDownError:
+            raise StopIteration from None
+        assert delivery is not None, "a wait without a timeout ended empty-handed"
+        return delivery
+
+    def get(self, *, timeout: timedelta | float | None = None) -> RabbitMqDelivery | None:
+        """Return the next delivery; None when `timeout` (seconds or timedelta) passes first.
+
+        Raises ShutDownError once the consumer or the backend is closed, and the BackendError that ended the consumer
+        where the broker or the link did.
+        """
+        timeout_ms = None if timeout is None else max(0, whole_ms(timeout, name="timeout"))
+        while True:
+            item = self._mailbox.get(timeout_ms)
+            if item is None:
+                return None
+            if isinstance(item, Ended):
+                self._mailbox.put(item)  # for every other thread that waits, and every later call
+                raise item.error
+            if self._closed:
+                continue  # the broker has taken it back; what says so follows in the mailbox
+            try:
+                envelope = Envelope.from_bytes(item.body)
+            except SerializationError as error:
+                self._set_aside(item, error)
+                continue
+            return RabbitMqDelivery(self._source, item, envelope)
+
+    def close(self) -> None:
+        """Stop consuming; what was handed out and not settled goes back to the queue. Idempotent."""
+        self._closed = True
+        self._source.session.stop(self._source.consumer)
+
+    def _set_aside(self, event: Delivered, error: SerializationError) -> None:
+        """Move a malformed message out of the way, without making the stream wait for it."""
+        queue, session, consumer = self._source.queue, self._source.session, self._source.consumer
+        tag = event.delivery_tag
+        if not self._source.has_dead_queue:
+            log.error("queue '%s': rejecting a message that is not an envelope: %s", queue, error)
+            session.settle(consumer, tag, "reject")
+            return
+        log.error("queue '%s': moving a message that is not an envelope to its dead queue: %s", queue, error)
+        placed = self._source.placement.malformed(queue, event.body, codec.REASON_MALFORMED)
+        give_back = partial(consumer.settle, tag, "requeue")
+        session.publish(
+            placed.message,
+            then=partial(consumer.settle, tag, "ack"),
+            otherwise=partial(session.later, SET_ASIDE_AGAIN_MS, give_back),
+        )
+
+
+class RabbitMqDelivery:
+    """One RabbitMQ message, decoded into an Envelope, waiting for exactly one outcome.
+
+    A second outcome raises AlreadySettledError; one that comes after the delivery's channel is gone raises
+    DeliveryLost, and the broker delivers the message again. retry, defer and dead_letter publish first and ack
+    second; one that raises leaves the delivery unsettled, so another outcome may be chosen.
+    """
+
+    __slots__ = ("_event", "_lock", "_source", "_state", "envelope")
+
+    def __init__(self, source: _Source, event: Delivered, envelope: Envelope) -> None:
+        self.envelope = envelope
+        """The job."""
+        self._source = source
+        self._event = event
+        self._lock = Lock()
+        self._state: Literal["unsettled", "settling", "settled"] = "unsettled"
+
+    def __repr__(self) -> str:
+        return f"<RabbitMqDelivery {self.envelope.job_id} from '{self.queue}', {self._state}>"
+
+    @property
+    def queue(self) -> str:
+        """Return the queue it was consumed from."""
+        return self._source.queue
+
+    @property
+    def redelivered(self) -> bool:
+        """Return whether the broker has handed this message out before."""
+        return self._event.redelivered
+
+    @property
+    def properties(self) -> ReadableProperties:
+        """Return the message's basic properties, with pika's attribute names."""
+        return self._event.properties
+
+    @property
+    def body(self) -> bytes:
+        """Return the message's body as it came."""
+        return self._event.body
+
+    def ack(self) -> None:
+        """Report the job as done; it is gone."""
+        self._settle("ack")
+
+    def give_back(self) -> None:
+        """Put the job back on its queue; it is delivered again, marked as redelivered."""
+        self._settle("requeue")
+
+    def retry(self, envelope: Envelope, delay: timedelta | float) -> None:
+        """Publish `envelope` to come back after `delay` (seconds or timedelta), then ack this delivery.
+
+        Raises UnknownQueueError where the queue was not declared through this backend, DelayTooLongError, and other
+        BackendErrors; the delivery is unsettled then.
+        """
+        self._replace(lambda: self._source.placement.retried(envelope, delay, doing="retrying a job"))
+
+    def defer(self, envelope: Envelope, delay: timedelta | float) -> None:
+        """Publish `envelope` to come back after `delay` (seconds or timedelta), then ack this delivery.
+
+        Raises as `retry` does.
+        """
+        self._replace(lambda: self._source.placement.deferred(envelope, delay, doing="deferring a job"))
+
+    def dead_letter(self, reason: str) -> None:
+        """Move the job to the dead queue with `reason`, then ack this delivery.
+
+        Where dead-letter queues are off it is rejected instead, which drops it unless the queue has a dead-letter
+        exchange of its own.
+        """
+        if self._source.has_dead_queue:
+            self._replace(lambda: self._source.placement.dead(self.queue, self.envelope, reason))
+        else:
+            self._settle("reject")
+
+    def _settle(self, settlement: Settlement) -> None:
+        self._begin()
+        try:
+            self._source.session.settle(self._source.consumer, self._event.delivery_tag, settlement)
+        except BaseException:
+            self._unsettled()
+            raise
+        self._state = "settled"
+
+    def _replace(self, place: Callable[[], Placed]) -> None:
+        """Publish what takes the job's place, and ack in the turn that learns of the confirm."""
+        source = self._source
+        self._begin()
+        try:
+            placed = place()
+            if not source.consumer.live:
+                raise lost_delivery(source.queue)
+            operation = source.session.publish(
+                placed.message, declaration=placed.declaration, then=self._acked, otherwise=self._unsettled
+            )
+        except BaseException:
+            self._unsettled()
+            raise
+        source.session.wait(operation)
+
+    def _acked(self) -> BaseException | None:
+        self._state = "settled"
+        return self._source.consumer.settle(self._event.delivery_tag, "ack")
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._state != "unsettled":
+                raise AlreadySettledError(
+                    f"settling job {self.envelope.job_id} of queue '{self.queue}': it is {self._state} already; a "
+                    "delivery takes exactly one outcome"
+                )
+            self._state = "settling"
+
+    def _unsettled(self) -> None:
+        self._state = "unsettled"

@@ -1,0 +1,91 @@
+"""Declaring queues: one operation at a time, on a channel of its own, so that a refusal is the current queue's."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import ClassVar
+
+from queuey_rabbitmq import amqp
+from queuey_rabbitmq.core.errors import BackendError, DeclareRefusedError
+from queuey_rabbitmq.session.connection import ManagedChannel, SessionConnection
+from queuey_rabbitmq.session.endings import Endings
+from queuey_rabbitmq.session.operations import DeclareOperation
+
+
+class DeclareChannel(ManagedChannel):
+    """Serves declarations in the order they came."""
+
+    handlers: ClassVar = {amqp.QueueDeclared: "_declared"}
+
+    def __init__(self, connection: SessionConnection, endings: Endings) -> None:
+        super().__init__(connection)
+        self._endings = endings
+        self._waiting: deque[DeclareOperation] = deque()
+        self._current: DeclareOperation | None = None
+
+    def declare(self, operation: DeclareOperation) -> None:
+        """Declare the operation's queues, now or when the channel is free."""
+        self._waiting.append(operation)
+        self.resume()
+
+    def resume(self) -> None:
+        """Go on with what waits, where that is possible now."""
+        if self.state != "open":
+            if self._waiting:
+                self.open()
+            return
+        while self._current is None and self._waiting:
+            operation = self._waiting.popleft()
+            if not operation.finished:
+                self._current = operation
+                self._send(operation)
+
+    def opened(self) -> None:
+        """Go on with what waited for the channel."""
+        self.resume()
+
+    def closed(self, code: int, text: str) -> None:
+        """Fail the current operation with what the broker said about its current queue."""
+        operation, self._current = self._current, None
+        if operation is not None:
+            queue = operation.current.queue
+            self._endings.fail(
+                operation,
+                DeclareRefusedError(
+                    f"declaring queue '{queue}': the broker refused it: {code} {text}. If it exists with other "
+                    "arguments, declare it as it is, or drain and delete it first.",
+                    code=code,
+                    text=text,
+                ),
+            )
+        self.resume()
+
+    def lost(self, error: BackendError) -> None:
+        """Fail the current operation; what waited stays for the session to decide."""
+        operation, self._current = self._current, None
+        if operation is not None:
+            failure = type(error)(f"{operation.doing}: {error}")
+            failure.__cause__ = error
+            self._endings.fail(operation, failure)
+
+    def _send(self, operation: DeclareOperation) -> None:
+        self.connection.send(
+            [
+                amqp.DeclareQueue(
+                    channel=self.number,
+                    queue=declaration.queue,
+                    durable=declaration.durable,
+                    arguments=declaration.arguments,
+                )
+                for declaration in operation.declarations
+            ]
+        )
+
+    def _declared(self, _event: amqp.QueueDeclared) -> None:
+        operation = self._current
+        assert operation is not None, "the broker answered a declaration that nobody made"
+        operation.declared += 1
+        if operation.declared == len(operation.declarations):
+            self._current = None
+            self._endings.succeed(operation)
+            self.resume()

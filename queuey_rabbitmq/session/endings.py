@@ -1,0 +1,104 @@
+"""How operations end: once, with their slot given back and their future resolved after the turn. Sends nothing."""
+
+from __future__ import annotations
+
+from queuey_rabbitmq.amqp import Link
+from queuey_rabbitmq.core.errors import (
+    DeadlineExceededError,
+    OutcomeUnknownError,
+    PublishRefusedError,
+    UnroutableError,
+)
+from queuey_rabbitmq.session.in_flight import InFlightBound
+from queuey_rabbitmq.session.operations import Operation, PublishOperation
+
+
+class Endings:
+    """Ends operations. Only inside a turn."""
+
+    def __init__(self, link: Link, bound: InFlightBound) -> None:
+        self._link = link
+        self._bound = bound
+
+    def succeed(self, operation: Operation) -> None:
+        """End an operation that has no result but its success."""
+        if not operation.finished:
+            operation.finished = True
+            self._link.resolve(operation.future, None)
+
+    def fail(self, operation: Operation, error: BaseException) -> None:
+        """End an operation with an error, unless it has ended."""
+        if operation.finished:
+            return
+        operation.finished = True
+        if isinstance(operation, PublishOperation):
+            if not operation.sent:
+                self.release(operation)
+            if operation.otherwise is not None:
+                operation.otherwise()
+        self._link.fail(operation.future, error)
+
+    def release(self, operation: PublishOperation) -> None:
+        """Give back the slot of a message that is in flight no more.
+
+        Not at its deadline: what was sent and is not settled still takes room, in a buffer or at a broker that does
+        not read, and a producer that is slowed by that is the point of the bound.
+        """
+        if operation.holds_slot:
+            operation.holds_slot = False
+            for slot in self._bound.leave(operation.size):
+                self._link.resolve(slot, None)
+
+    def confirmed(self, operation: PublishOperation) -> None:
+        """End a publish that the broker has answered with an ack: it has the message, or returned it before."""
+        self.release(operation)
+        if operation.finished:
+            return
+        if operation.returned is not None:
+            queue = operation.message.queue
+            self.fail(
+                operation,
+                UnroutableError(
+                    f"publishing to queue '{queue}': the message is unroutable, there is no such queue "
+                    f"(the broker returned it: {operation.returned}). Declare the queue, then publish again."
+                ),
+            )
+            return
+        operation.finished = True
+        error = operation.then() if operation.then is not None else None
+        if error is None:
+            self._link.resolve(operation.future, None)
+        else:
+            self._link.fail(operation.future, error)
+
+    def nacked(self, operation: PublishOperation) -> None:
+        """End a publish that the broker has refused."""
+        self.release(operation)
+        self.fail(
+            operation,
+            PublishRefusedError(
+                f"{operation.doing}: the broker refused the message (basic.nack), so it does not have it; "
+                "the queue is at its length limit, or the broker had an internal error. Publish it again later."
+            ),
+        )
+
+    def unknown(self, operation: PublishOperation, why: BaseException) -> None:
+        """End a publish that was sent and will never be answered."""
+        self.release(operation)
+        error = OutcomeUnknownError(
+            f"{operation.doing}: sent, but not confirmed before this happened: {why}. The broker may or may not have "
+            "the message; publishing it again can make a duplicate."
+        )
+        error.__cause__ = why
+        self.fail(operation, error)
+
+    def overdue(self, operation: Operation, blocked: str | None) -> None:
+        """End an operation whose deadline has come."""
+        message = f"{operation.doing}: not done within {operation.timeout_ms / 1000:g} s"
+        if isinstance(operation, PublishOperation) and operation.sent:
+            message += "; it was sent and not confirmed, so the broker may or may not have it"
+        elif isinstance(operation, PublishOperation):
+            message += "; it was not sent, so the broker does not have it"
+        if blocked is not None:
+            message += f". The broker blocks publishers: {blocked}"
+        self.fail(operation, DeadlineExceededError(f"{message}."))

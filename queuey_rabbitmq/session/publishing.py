@@ -1,0 +1,256 @@
+"""Publishing: the channel on which many messages are in flight, and the pool on which one operation has a channel.
+
+The pool is for what must not share: a hold queue's declaration with the message written right behind it (a refused
+declaration closes the channel, and exactly that operation fails), and large bodies (a message over the broker's
+size limit closes the channel too, and with it goes the answer to everything else in flight on it).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import ClassVar
+
+from queuey_rabbitmq import amqp
+from queuey_rabbitmq.core.errors import BackendError, ChannelClosedError, DeclareRefusedError
+from queuey_rabbitmq.session.confirms import ConfirmLedger
+from queuey_rabbitmq.session.connection import ManagedChannel, SessionConnection
+from queuey_rabbitmq.session.endings import Endings
+from queuey_rabbitmq.session.operations import PublishOperation
+
+LARGE_BODY_BYTES = 1_000_000
+"""From this size on a message has a channel to itself while it is in flight."""
+
+
+class PublishChannel(ManagedChannel):
+    """Messages in flight together; each is confirmed, nacked or returned by itself."""
+
+    confirms = True
+    handlers: ClassVar = {amqp.Confirmed: "_confirmed", amqp.Nacked: "_nacked", amqp.Returned: "_returned"}
+
+    def __init__(self, connection: SessionConnection, endings: Endings) -> None:
+        super().__init__(connection)
+        self._endings = endings
+        self._ledger = ConfirmLedger()
+        self._waiting: deque[PublishOperation] = deque()
+
+    def publish(self, operation: PublishOperation) -> None:
+        """Send a message now, or as soon as the channel is open and the broker reads."""
+        if self.state == "open" and self.connection.blocked is None:
+            self._send(operation)
+        else:
+            self._waiting.append(operation)
+            self.open()
+
+    def resume(self) -> None:
+        """Send what waited, where that is possible now."""
+        if self.state != "open":
+            if self._waiting:
+                self.open()
+            return
+        while self._waiting and self.connection.blocked is None:
+            operation = self._waiting.popleft()
+            if not operation.finished:
+                self._send(operation)
+
+    def forget_finished(self) -> None:
+        """Drop what waited until its deadline."""
+        self._waiting = deque(operation for operation in self._waiting if not operation.finished)
+
+    def opened(self) -> None:
+        """Send what waited for the channel."""
+        self.resume()
+
+    def closed(self, code: int, text: str) -> None:
+        """End what was in flight as unknown; what waited goes out on the next channel."""
+        why = ChannelClosedError(f"the broker closed the publishing channel: {code} {text}", code=code, text=text)
+        for operation in self._ledger.take_all():
+            self._endings.unknown(operation, why)
+        self._ledger = ConfirmLedger()
+        self.resume()
+
+    def lost(self, error: BackendError) -> None:
+        """End what was in flight as unknown; what waited stays for the session to decide."""
+        for operation in self._ledger.take_all():
+            self._endings.unknown(operation, error)
+        self._ledger = ConfirmLedger()
+
+    def _send(self, operation: PublishOperation) -> None:
+        message = operation.message
+        operation.sent = True
+        self._ledger.published(operation)
+        self.connection.send([amqp.Publish(self.number, message.queue, message.properties, message.body)])
+
+    def _confirmed(self, event: amqp.Confirmed) -> None:
+        for operation in self._ledger.settle(event.delivery_tag, multiple=event.multiple):
+            self._endings.confirmed(operation)
+
+    def _nacked(self, event: amqp.Nacked) -> None:
+        for operation in self._ledger.settle(event.delivery_tag, multiple=event.multiple):
+            self._endings.nacked(operation)
+
+    def _returned(self, event: amqp.Returned) -> None:
+        self._ledger.returned(event.routing_key, event.message_id, f"{event.code} {event.text}")
+
+
+class SoloChannel(ManagedChannel):
+    """One operation at a time, so that whatever comes is its answer."""
+
+    confirms = True
+    handlers: ClassVar = {
+        amqp.Confirmed: "_confirmed",
+        amqp.Nacked: "_nacked",
+        amqp.Returned: "_returned",
+        amqp.QueueDeclared: "_declared",
+    }
+
+    def __init__(self, connection: SessionConnection, endings: Endings, pool: SoloPool) -> None:
+        super().__init__(connection)
+        self._endings = endings
+        self._pool = pool
+        self._operation: PublishOperation | None = None
+        self._is_declared = False
+
+    @property
+    def is_free(self) -> bool:
+        """Tell whether an operation can be given to it."""
+        return self._operation is None
+
+    def perform(self, operation: PublishOperation) -> None:
+        """Send an operation, declaration and message as one write, when the channel is open."""
+        self._operation = operation
+        if self.state == "open":
+            self._send()
+        else:
+            self.open()
+
+    def opened(self) -> None:
+        """Send what waited for the channel."""
+        if self._operation is not None:
+            self._send()
+
+    def closed(self, code: int, text: str) -> None:
+        """Fail the operation: the broker refused its declaration or its message."""
+        operation, is_declared = self._take()
+        if operation is not None:
+            self._endings.release(operation)
+            self._endings.fail(operation, refusal(operation, code, text, is_declared=is_declared))
+        self._pool.next(self)
+
+    def lost(self, error: BackendError) -> None:
+        """End the operation as unknown if it was sent; else it waits with the pool for the session to decide."""
+        operation, _ = self._take()
+        if operation is None:
+            return
+        if operation.sent:
+            self._endings.unknown(operation, error)
+        else:
+            self._pool.wait_again(operation)
+
+    def _send(self) -> None:
+        operation = self._operation
+        assert operation is not None, "a solo channel sends only what it was given"
+        if operation.finished:
+            self._take()
+            self._pool.next(self)
+            return
+        operation.sent = True
+        message, declaration = operation.message, operation.declaration
+        commands: list[amqp.Command] = []
+        if declaration is not None:
+            commands.append(
+                amqp.DeclareQueue(
+                    channel=self.number,
+                    queue=declaration.queue,
+                    durable=declaration.durable,
+                    arguments=declaration.arguments,
+                )
+            )
+        commands.append(amqp.Publish(self.number, message.queue, message.properties, message.body))
+        self.connection.send(commands)
+
+    def _take(self) -> tuple[PublishOperation | None, bool]:
+        taken = self._operation, self._is_declared
+        self._operation, self._is_declared = None, False
+        return taken
+
+    def _declared(self, _event: amqp.QueueDeclared) -> None:
+        self._is_declared = True
+
+    def _returned(self, event: amqp.Returned) -> None:
+        if self._operation is not None:
+            self._operation.returned = f"{event.code} {event.text}"
+
+    def _confirmed(self, _event: amqp.Confirmed) -> None:
+        operation, _ = self._take()
+        if operation is not None:
+            self._endings.confirmed(operation)
+        self._pool.next(self)
+
+    def _nacked(self, _event: amqp.Nacked) -> None:
+        operation, _ = self._take()
+        if operation is not None:
+            self._endings.nacked(operation)
+        self._pool.next(self)
+
+
+class SoloPool:
+    """A few channels that serve operations which need one to themselves, in the order they came."""
+
+    def __init__(self, connection: SessionConnection, endings: Endings, *, channels: int) -> None:
+        self._connection = connection
+        self._endings = endings
+        self._channels = [SoloChannel(connection, endings, self) for _ in range(channels)]
+        self._free = deque(self._channels)
+        self._waiting: deque[PublishOperation] = deque()
+
+    def perform(self, operation: PublishOperation) -> None:
+        """Send an operation on a free channel, or when one is free."""
+        self._waiting.append(operation)
+        self.resume()
+
+    def resume(self) -> None:
+        """Give what waits to the channels that are free, where that is possible now."""
+        while self._waiting and self._free and self._is_ready():
+            operation = self._waiting.popleft()
+            if not operation.finished:
+                # An open channel first: opening one costs a round trip.
+                channel = next((c for c in self._free if c.state == "open"), self._free[0])
+                self._free.remove(channel)
+                channel.perform(operation)
+
+    def next(self, channel: SoloChannel) -> None:
+        """Take back a channel that has done its work."""
+        if channel not in self._free:
+            self._free.append(channel)
+        self.resume()
+
+    def wait_again(self, operation: PublishOperation) -> None:
+        """Take back an operation whose channel was lost before it was sent."""
+        self._waiting.appendleft(operation)
+
+    def connection_lost(self) -> None:
+        """Learn that every channel is gone and so free."""
+        self._free = deque(self._channels)
+
+    def forget_finished(self) -> None:
+        """Drop what waited until its deadline."""
+        self._waiting = deque(operation for operation in self._waiting if not operation.finished)
+
+    def _is_ready(self) -> bool:
+        return self._connection.state == "open" and self._connection.blocked is None
+
+
+def refusal(operation: PublishOperation, code: int, text: str, *, is_declared: bool) -> ChannelClosedError:
+    """Say what the broker refused when it closed the channel of an operation."""
+    declaration = operation.declaration
+    if declaration is not None and not is_declared:
+        return DeclareRefusedError(
+            f"declaring hold queue '{declaration.queue}': the broker refused it and the message was not published: "
+            f"{code} {text}. A queue of that name exists with other properties: delete it, or use another "
+            "deferred_suffix.",
+            code=code,
+            text=text,
+        )
+    return ChannelClosedError(
+        f"{operation.doing}: the broker refused the message and closed the channel: {code} {text}", code=code, text=text
+    )

@@ -1,0 +1,401 @@
+"""A backend's session: two connections, what runs on them, and the life from connecting to closing.
+
+Two connections, because a resource alarm of the broker blocks connections that publish, and then answers nothing on
+them, not even close: with one, a blocked producer would stop the acks too, and the queue could never drain. Holds
+and publishes go over one, consumers and declarations over the other.
+
+Methods for an application's threads wait on futures; everything with an underscore runs in turns.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import Any
+
+from queuey_rabbitmq import amqp
+from queuey_rabbitmq.core.errors import (
+    BackendError,
+    ConnectError,
+    DeadlineExceededError,
+    QueueyError,
+    ShutDownError,
+)
+from queuey_rabbitmq.session.connection import SessionConnection, lost_error
+from queuey_rabbitmq.session.consuming import ConsumerChannel, Settlement, lost_delivery
+from queuey_rabbitmq.session.deadlines import Deadlines
+from queuey_rabbitmq.session.declaring import DeclareChannel
+from queuey_rabbitmq.session.endings import Endings
+from queuey_rabbitmq.session.in_flight import InFlightBound
+from queuey_rabbitmq.session.operations import (
+    DeclareOperation,
+    Message,
+    Operation,
+    PublishOperation,
+    QueueDeclaration,
+    Step,
+)
+from queuey_rabbitmq.session.publishing import LARGE_BODY_BYTES, PublishChannel, SoloPool
+
+log = logging.getLogger("queuey_rabbitmq")
+
+SOLO_CHANNELS = 8
+GRACE_MS = 1_000
+"""How much later than the session a waiting thread gives up: only a link that is stuck lets it come to that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """What a session needs to know, in ms, messages and bytes."""
+
+    connect_timeout_ms: int
+    operation_timeout_ms: int
+    close_timeout_ms: int
+    max_in_flight: int
+    max_in_flight_bytes: int
+
+
+class Session:
+    """Everything between a backend and a link."""
+
+    def __init__(self, link: amqp.Link, settings: SessionSettings) -> None:
+        self._link = link
+        self._settings = settings
+        self._bound = InFlightBound(messages=settings.max_in_flight, bytes_=settings.max_in_flight_bytes)
+        self._endings = Endings(link, self._bound)
+        self._deadlines = Deadlines()
+        self._publishing = SessionConnection(link, "publish", self)
+        self._consuming = SessionConnection(link, "consume", self)
+        self._publisher = PublishChannel(self._publishing, self._endings)
+        self._solo = SoloPool(self._publishing, self._endings, channels=SOLO_CHANNELS)
+        self._declarer = DeclareChannel(self._consuming, self._endings)
+        self._consumers: dict[str, ConsumerChannel] = {}
+        self._tags = 0
+        self._connecting: Step | None = None
+        self._closing_lock = Lock()
+        self._closing: Step | None = None
+        self._disconnecting: Step | None = None
+        self._down: QueueyError | None = None
+        """Why nothing can be done any more."""
+        self._stale_settlements = 0
+        self._timers: list[tuple[int, int, Callable[[], object]]] = []
+        self._sequence = itertools.count()
+        link.attach(self)
+
+    # ------------------------------------------------------------------------------------ for threads
+
+    def connect(self) -> None:
+        """Open both connections. Raises ConnectError, which says at which stage it failed."""
+        step = self._step("connecting to the broker", self._settings.connect_timeout_ms)
+        self._link.run(partial(self._connect, step))
+        try:
+            self._wait(step)
+        except BaseException as error:
+            self._link.run(partial(self._give_up, error))
+            self._link.close(self._settings.close_timeout_ms)
+            raise
+
+    def declare(self, declarations: list[QueueDeclaration]) -> None:
+        """Declare queues in order. Raises DeclareRefusedError with what differs; those before it stay declared."""
+        timeout_ms = self._settings.operation_timeout_ms
+        operation = DeclareOperation(declarations, deadline_ms=self._deadline(timeout_ms), timeout_ms=timeout_ms)
+        self._link.run(partial(self._submit, operation, self._declarer.declare))
+        self._wait(operation)
+
+    def publish(
+        self,
+        message: Message,
+        *,
+        declaration: QueueDeclaration | None = None,
+        then: Callable[[], BaseException | None] | None = None,
+        otherwise: Callable[[], None] | None = None,
+    ) -> PublishOperation:
+        """Start to publish a message, right behind the declaration of its hold queue where there is one.
+
+        Waits while too much is in flight, up to the operation's deadline. The operation's future ends with the
+        confirm; `then` and `otherwise` are as PublishOperation says.
+        """
+        timeout_ms = self._settings.operation_timeout_ms
+        operation = PublishOperation(
+            message,
+            deadline_ms=self._deadline(timeout_ms),
+            timeout_ms=timeout_ms,
+            declaration=declaration,
+            then=then,
+            otherwise=otherwise,
+        )
+        slot = self._bound.enter(operation.size)
+        if slot is not None:
+            self._wait_for_slot(slot, operation)
+        operation.holds_slot = True
+        alone = declaration is not None or operation.size >= LARGE_BODY_BYTES
+        try:
+            self._link.run(partial(self._submit, operation, self._solo.perform if alone else self._publisher.publish))
+        except BaseException:
+            self._bound.leave(operation.size)
+            raise
+        return operation
+
+    def wait(self, operation: PublishOperation) -> None:
+        """Wait until a publish has ended. Raises its error."""
+        self._wait(operation)
+
+    def consume(self, queue: str, prefetch: int, mailbox: amqp.Mailbox[Any]) -> ConsumerChannel:
+        """Start a consumer whose deliveries, and in the end one `Ended`, go into the mailbox."""
+        step = self._step(f"consuming queue '{queue}'", self._settings.operation_timeout_ms)
+        started: list[ConsumerChannel] = []
+        self._link.run(partial(self._consume, step, queue, prefetch, mailbox, started))
+        try:
+            self._wait(step)
+        except BaseException:
+            for consumer in started:
+                self._link.run(partial(consumer.stop, self._step("giving up a consumer", GRACE_MS)))
+            raise
+        return started[0]
+
+    def settle(self, consumer: ConsumerChannel, delivery_tag: int, settlement: Settlement) -> None:
+        """Settle a delivery. Raises DeliveryLost where its channel is gone."""
+        if not consumer.live:
+            self._stale_settlements += 1
+            raise lost_delivery(consumer.queue)
+        self._link.run(partial(consumer.settle, delivery_tag, settlement))
+
+    def stop(self, consumer: ConsumerChannel) -> None:
+        """End a consumer; what was not settled goes back."""
+        step = self._step(f"closing the consumer of queue '{consumer.queue}'", self._settings.close_timeout_ms)
+        try:
+            self._link.run(partial(self._submit, step, consumer.stop))
+        except QueueyError:
+            return  # the link has ended, and every consumer with it
+        self._wait(step)
+
+    def close(self) -> None:
+        """Close the consumers, wait for what is in flight, and close the connections, all within close_timeout.
+
+        What is not confirmed by then fails, and is reported in the log. Idempotent.
+        """
+        timeout_ms = self._settings.close_timeout_ms
+        with self._closing_lock:
+            is_first = self._closing is None
+            step = self._closing = self._closing or self._step("closing the backend", timeout_ms)
+        try:
+            if is_first:
+                self._link.run(partial(self._close, step))
+            self._wait(step)
+        except DeadlineExceededError:
+            log.warning("closing the backend: the broker did not answer within %g s; dropped it", timeout_ms / 1000)
+        except QueueyError as error:
+            log.debug("closing the backend: %s", error)
+        self._link.close(timeout_ms)
+
+    def later(self, delay_ms: int, step: Callable[[], object]) -> None:
+        """Do something in a turn after `delay_ms`, unless the session has ended by then. Only inside a turn."""
+        heapq.heappush(self._timers, (self._deadline(delay_ms), next(self._sequence), step))
+
+    def mailbox(self) -> amqp.Mailbox[Any]:
+        """Return a mailbox for a consumer's deliveries."""
+        return self._link.mailbox()
+
+    @property
+    def stale_settlements(self) -> int:
+        """Return how many outcomes came too late for their delivery."""
+        return self._stale_settlements + sum(c.stale_settlements for c in list(self._consumers.values()))
+
+    def _deadline(self, timeout_ms: int) -> int:
+        return self._link.monotonic_ms() + timeout_ms
+
+    def _step(self, doing: str, timeout_ms: int) -> Step:
+        return Step(doing, deadline_ms=self._deadline(timeout_ms), timeout_ms=timeout_ms)
+
+    def _wait(self, operation: Operation) -> None:
+        self._link.wait(operation.future, operation.deadline_ms + GRACE_MS)
+
+    def _wait_for_slot(self, slot: Future[None], operation: PublishOperation) -> None:
+        try:
+            self._link.wait(slot, operation.deadline_ms)
+        except BaseException as error:
+            for granted in self._bound.give_up(slot, operation.size):
+                granted.set_result(None)
+            if isinstance(error, DeadlineExceededError):
+                blocked = self._publishing.blocked
+                raise DeadlineExceededError(
+                    f"{operation.doing}: not sent within {operation.timeout_ms / 1000:g} s, because as much as "
+                    "max_in_flight and max_in_flight_bytes allow is waiting for the broker's confirms"
+                    + (f". The broker blocks publishers: {blocked}." if blocked else ".")
+                ) from error
+            raise
+
+    # -------------------------------------------------------------------------------------- in turns
+
+    def _submit(self, operation: Operation, perform: Callable[..., None]) -> None:
+        if self._down is not None:
+            self._endings.fail(operation, self._down_error(operation))
+            return
+        self._deadlines.add(operation)
+        perform(operation)
+
+    def _down_error(self, operation: Operation) -> QueueyError:
+        assert self._down is not None, "only a session that is down says so"
+        error = type(self._down)(f"{operation.doing}: {self._down}")
+        error.__cause__ = self._down
+        return error
+
+    def _connect(self, step: Step) -> None:
+        self._connecting = step
+        self._deadlines.add(step)
+        self._publishing.open()
+        self._consuming.open()
+
+    def _give_up(self, error: BaseException) -> None:
+        if self._down is None:
+            self._go_down(ShutDownError(f"the backend never connected: {error}"))
+        self._publishing.abort()
+        self._consuming.abort()
+
+    def _consume(
+        self, step: Step, queue: str, prefetch: int, mailbox: amqp.Mailbox[Any], started: list[ConsumerChannel]
+    ) -> None:
+        self._tags += 1
+        tag = f"queuey-{self._tags}"
+        consumer = ConsumerChannel(
+            self._consuming,
+            self._endings,
+            queue=queue,
+            tag=tag,
+            prefetch=prefetch,
+            mailbox=mailbox,
+            ended=self._consumer_ended,
+        )
+        self._submit(step, consumer.start)
+        if not step.finished:
+            self._consumers[tag] = consumer
+            started.append(consumer)
+
+    def _consumer_ended(self, consumer: ConsumerChannel) -> None:
+        self._consumers.pop(consumer.tag, None)
+        self._stale_settlements += consumer.stale_settlements
+
+    def _close(self, step: Step) -> None:
+        if self._down is not None:
+            self._endings.succeed(step)
+            return
+        self._disconnecting = step
+        self._deadlines.add(step)
+        for consumer in list(self._consumers.values()):
+            consumer.stop(self._step("closing a consumer", step.timeout_ms))
+        self._close_when_idle()
+
+    def _close_when_idle(self) -> None:
+        """Start the handshakes once nothing is in flight: what was published is to be confirmed, not unknown."""
+        waiting = any(isinstance(operation, PublishOperation) for operation in self._deadlines.open())
+        if not waiting and self._down is None:
+            self._go_down(ShutDownError("the backend is closed"))
+            self._publishing.close()
+            self._consuming.close()
+
+    def _go_down(self, error: QueueyError) -> None:
+        self._down = error
+        self._timers.clear()
+        for operation in self._deadlines.open():
+            if isinstance(operation, PublishOperation) and operation.sent:
+                self._endings.unknown(operation, error)
+            elif operation is not self._disconnecting:
+                self._endings.fail(operation, self._down_error(operation))
+        for slot in self._bound.drain():
+            self._link.fail(slot, error)
+
+    # what the connections say
+
+    def connection_opened(self, _connection: SessionConnection) -> None:
+        """Go on once both connections are open."""
+        if self._publishing.state == "open" and self._consuming.state == "open" and self._connecting is not None:
+            self._endings.succeed(self._connecting)
+
+    def connection_unblocked(self, _connection: SessionConnection) -> None:
+        """Send what waited while the broker did not read."""
+        self._publisher.resume()
+        self._solo.resume()
+
+    def connection_lost(self, connection: SessionConnection, event: amqp.ConnectionLost) -> None:
+        """Fail the attempt to connect; or go down, as what was lost does not come back by itself."""
+        self._solo.connection_lost()
+        if self._connecting is not None and not self._connecting.finished:
+            self._endings.fail(self._connecting, connect_error(event))
+        if self._down is None:
+            error = lost_error(connection.name, event)
+            log.error("%s; the backend ends", error)
+            self._go_down(error)
+            self._publishing.abort()
+            self._consuming.abort()
+        if self._disconnecting is not None and self._publishing.state == self._consuming.state == "closed":
+            self._endings.succeed(self._disconnecting)
+
+    # what the link calls (amqp.Driven)
+
+    def end_of_turn(self) -> None:
+        """Send the acks of this turn; go on closing when what was in flight has ended."""
+        for consumer in self._consumers.values():
+            consumer.send_acks()
+        if self._disconnecting is not None and self._down is None:
+            self._close_when_idle()
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when the next operation must have ended, or the next timer is due."""
+        soonest = self._deadlines.next_ms()
+        if self._timers and (soonest is None or self._timers[0][0] < soonest):
+            return self._timers[0][0]
+        return soonest
+
+    def on_time(self) -> None:
+        """Fail what has not ended by its deadline, and run the timers that are due."""
+        now_ms = self._link.monotonic_ms()
+        while self._timers and self._timers[0][0] <= now_ms:
+            heapq.heappop(self._timers)[2]()
+        overdue = self._deadlines.overdue(now_ms)
+        for operation in overdue:
+            self._endings.overdue(operation, self._publishing.blocked)
+            if operation is self._disconnecting:
+                self._abort_closing()
+        if overdue:
+            self._publisher.forget_finished()
+            self._solo.forget_finished()
+
+    def _abort_closing(self) -> None:
+        pending = [operation.doing for operation in self._deadlines.open()]
+        if pending:
+            log.warning(
+                "closing the backend: %d operations had not ended: %s%s",
+                len(pending),
+                "; ".join(pending[:5]),
+                " ..." if len(pending) > 5 else "",  # noqa: PLR2004 -- enough to see what kind they are
+            )
+        if self._down is None:
+            self._go_down(ShutDownError("the backend is closed"))
+        self._publishing.abort()
+        self._consuming.abort()
+
+    def abandon(self, error: BaseException) -> None:
+        """Fail everything: the link has died."""
+        down = BackendError(f"the link to the broker has died: {error}")
+        down.__cause__ = error
+        if self._down is None:
+            self._go_down(down)
+        event = amqp.ConnectionLost("open", 0, str(error), error)
+        for consumer in list(self._consumers.values()):
+            consumer.connection_lost(lost_error("consume", event))
+        if self._disconnecting is not None:
+            self._endings.succeed(self._disconnecting)
+
+
+def connect_error(event: amqp.ConnectionLost) -> ConnectError:
+    """Say at which stage a connection could not be made."""
+    said = f"{event.code} {event.text}" if event.code else event.text
+    error = ConnectError(f"connecting to the broker failed while {event.stage}: {said}")
+    error.__cause__ = event.cause
+    return error
