@@ -1,0 +1,182 @@
+"""One SelectConnection of a link as the port's Connection.
+
+Owns the stages of its life and its bound for connecting, and says in one event how it ended. Refuses to reconnect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pika
+import pika.adapters.select_connection
+import pika.exceptions
+import pika.frame
+import pika.spec
+
+from queuey_rabbitmq import amqp
+from queuey_rabbitmq.pika_link import failures, stream
+from queuey_rabbitmq.pika_link.channel import PikaChannel
+from queuey_rabbitmq.pika_link.parameters import BrokerParameters
+from queuey_rabbitmq.pika_link.turns import Turns
+
+
+class PikaConnection:
+    """A connection from its first attempt to its end; `on_lost` is called once, when nothing of it is left."""
+
+    def __init__(
+        self,
+        loop: pika.adapters.select_connection.IOLoop,
+        broker: BrokerParameters,
+        *,
+        name: str,
+        turns: Turns,
+        on_event: Callable[[amqp.Event], None],
+        on_lost: Callable[[PikaConnection], None],
+    ) -> None:
+        self._loop = loop
+        self._broker = broker
+        self._turns = turns
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self._channels: dict[int, PikaChannel] = {}
+        self._sends = 0
+        self._stage = failures.CONNECTING
+        self._said_by_broker: tuple[int, str] | None = None
+        self._timed_out = False
+        self.closing = False
+        self.dropped = False
+        self.lost = False
+        self._pika = stream.CONNECTION_CLASS(
+            broker.named(name),
+            on_open_callback=self._on_open,
+            on_open_error_callback=self._on_open_error,
+            on_close_callback=self._on_close,
+            custom_ioloop=loop,
+        )
+        self.flush = stream.flusher(self._pika)
+        callbacks = self._pika.callbacks
+        callbacks.add(0, pika.spec.Connection.Start, self._on_start)
+        callbacks.add(0, pika.spec.Connection.Tune, self._on_tune)
+        callbacks.add(0, pika.spec.Connection.Close, self._on_closed_by_broker)
+        self._pika.add_on_connection_blocked_callback(self._on_blocked)
+        self._pika.add_on_connection_unblocked_callback(self._on_unblocked)
+        self._connect_timer: object | None = loop.call_later(broker.connect_timeout_ms / 1000, self._on_connect_timeout)
+
+    # ------------------------------------------------------------------------------------------------ the port
+
+    def send(self, commands: Sequence[amqp.Command]) -> None:
+        """Write commands; see the port."""
+        if self.lost or self.closing:
+            return
+        self._sends += 1
+        for command in commands:
+            channel = self._channels.get(command.channel)
+            if channel is not None:
+                channel.take(command, self._sends)
+            elif type(command) is amqp.OpenChannel:
+                self._open_channel(command)
+
+    def close(self) -> None:
+        """Start to close; see the port."""
+        if self.lost or self.closing:
+            return
+        if not self._pika.is_open:
+            self.abort()  # there is nobody to say goodbye to yet
+            return
+        self.closing = True
+        self._pika.close()
+
+    def abort(self) -> None:
+        """Drop the connection without a word; see the port."""
+        if self.lost or self.dropped:
+            return
+        self.closing = True
+        self._drop(f"the connection to {self._broker.address} was dropped on purpose")
+
+    # --------------------------------------------------------------------------------------- what channels need
+
+    def event(self, event: amqp.Event) -> None:
+        """Tell the session."""
+        self._turns.event(self._on_event, event)
+
+    def refused(self, command: amqp.Command, error: Exception) -> None:
+        """Tell the session, when it has returned, that a command cannot be written."""
+        self._turns.late_event(self._on_event, amqp.CommandRefused(command.channel, command, error))
+
+    def forget(self, number: int) -> None:
+        """Drop a channel that is gone."""
+        self._channels.pop(number, None)
+
+    def _open_channel(self, command: amqp.OpenChannel) -> None:
+        channel = PikaChannel(self, command)
+        try:
+            channel.open(self._pika)
+        except Exception as error:  # noqa: BLE001 -- no free number, not open yet: the session is told in any case
+            self.refused(command, error)
+        else:
+            self._channels[command.channel] = channel
+
+    def _drop(self, why: str) -> None:
+        self.dropped = True
+        stream.drop(self._pika, pika.exceptions.AMQPConnectionError(why))
+
+    # ------------------------------------------------------------------------------------------ pika's callbacks
+
+    def _on_start(self, _frame: pika.frame.Method) -> None:
+        self._stage = failures.LOGGING_IN
+
+    def _on_tune(self, _frame: pika.frame.Method) -> None:
+        self._stage = failures.OPENING
+
+    def _on_closed_by_broker(self, frame: pika.frame.Method) -> None:
+        """Keep the broker's own words: while a connection opens, pika puts its guess in their place."""
+        self._said_by_broker = (frame.method.reply_code, frame.method.reply_text)
+
+    def _on_open(self, connection: pika.SelectConnection) -> None:
+        self._stop_timer()
+        self._stage = failures.OPEN
+        self.event(amqp.ConnectionOpened(connection.server_properties))
+
+    def _on_blocked(self, _connection: pika.SelectConnection, frame: pika.frame.Method) -> None:
+        self.event(amqp.ConnectionBlocked(frame.method.reason))
+
+    def _on_unblocked(self, _connection: pika.SelectConnection, _frame: pika.frame.Method) -> None:
+        self.event(amqp.ConnectionUnblocked())
+
+    def _on_connect_timeout(self) -> None:
+        self._connect_timer = None
+        self._timed_out = True
+        self._drop(f"not connected within {self._broker.connect_timeout_ms / 1000:g} s")
+
+    def _on_open_error(self, _connection: pika.SelectConnection, error: BaseException) -> None:
+        self._stop_timer()
+        stage = self._reached()
+        if self.closing:
+            self._end(amqp.ConnectionLost(failures.CLOSING, 0, str(error), error))
+        elif self._timed_out:
+            self._end(failures.timed_out(stage, self._broker, error))
+        elif self._said_by_broker is not None:
+            self._end(amqp.ConnectionLost(stage, *self._said_by_broker, error))
+        else:
+            self._end(failures.attempt_failed(error, stage, self._broker))
+
+    def _on_close(self, _connection: pika.SelectConnection, error: BaseException) -> None:
+        stage = failures.CLOSING if self.closing else failures.OPEN
+        self._end(amqp.ConnectionLost(stage, *failures.ended(error), error))
+
+    def _reached(self) -> str:
+        """Return the stage, telling a TCP connection that is not there yet from one that answers nothing."""
+        if self._stage == failures.CONNECTING and self._pika.bytes_sent:
+            return failures.WAITING  # the AMQP header went out, and nothing came back
+        return self._stage
+
+    def _stop_timer(self) -> None:
+        if self._connect_timer is not None:
+            self._loop.remove_timeout(self._connect_timer)
+            self._connect_timer = None
+
+    def _end(self, event: amqp.ConnectionLost) -> None:
+        self.lost = True
+        self._channels.clear()
+        self._on_lost(self)
+        self.event(event)
