@@ -56,9 +56,18 @@ class RabbitMqBackend:
     @classmethod
     def with_options(cls, url: str, options: RabbitMqOptions) -> Self:
         """Connect to the broker at an AMQP URL. Raises ConnectError, which says at which stage it failed."""
-        from queuey_rabbitmq.pika_link import PikaLink
+        from queuey_rabbitmq.pika_link import LinkSettings, PikaLink
 
-        return cls(PikaLink(url, options), options)
+        link = PikaLink(
+            LinkSettings(
+                url=url,
+                heartbeat=options.heartbeat,
+                connect_timeout_ms=options.connect_timeout_ms,
+                connection_name=options.connection_name,
+                client_properties=options.connection_properties,
+            )
+        )
+        return cls(link, options)
 
     def __enter__(self) -> Self:
         return self

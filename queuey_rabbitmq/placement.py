@@ -42,13 +42,13 @@ class Placement:
         Raises QueueNameTooLongError where a name that the queue can come to need passes 255 bytes.
         """
         options = self._options
-        others = (options.dead_suffix, options.retry_suffix or "")
-        longest = topology.longest_queue_name(config.name, options.deferred_suffix, other_suffixes=others)
-        if not topology.fits_queue_name(longest):
-            size = len(longest.encode())
+        longest = topology.longest_queue_name(config.name, options)
+        size = len(longest.encode())
+        if size > MAX_NAME_BYTES:
             raise QueueNameTooLongError(
-                f"declaring queue '{config.name}': its longest queue '{longest}' would have a name of {size} bytes, and "
-                f"AMQP allows {MAX_NAME_BYTES}. Nothing was declared; shorten the name by {size - MAX_NAME_BYTES} bytes."
+                f"declaring queue '{config.name}': its longest queue '{longest}' would have a name of {size} bytes, "
+                f"and AMQP allows {MAX_NAME_BYTES}. Nothing was declared; shorten the name by "
+                f"{size - MAX_NAME_BYTES} bytes."
             )
         queues = []
         if options.declare_dead_letter_queues:
@@ -68,7 +68,7 @@ class Placement:
     def now(self, envelope: Envelope) -> Placed:
         """Place a job on its queue."""
         queue = envelope.queue
-        if len(queue) * 4 > MAX_NAME_BYTES and not topology.fits_queue_name(queue):
+        if len(queue) * 4 > MAX_NAME_BYTES and len(queue.encode()) > MAX_NAME_BYTES:
             raise QueueNameTooLongError(f"publishing to queue '{queue}': AMQP allows {MAX_NAME_BYTES} bytes for a name")
         return Placed(Message(queue, codec.message_properties(envelope), envelope.to_bytes()))
 

@@ -42,6 +42,13 @@ class ConfirmLedger:
                 return True
         return False
 
+    def refused(self, body: bytes, routing_key: str) -> PublishOperation | None:
+        """Take out the oldest publish of this very body: the link could not write it, and it keeps its number."""
+        for number, operation in self._unsettled.items():
+            if operation.message.body is body and operation.message.queue == routing_key:
+                return self._unsettled.pop(number)
+        return None
+
     def settle(self, tag: int, *, multiple: bool) -> list[PublishOperation]:
         """Take out the publishes that a confirm or nack speaks of, in publish order."""
         if not multiple:

@@ -44,6 +44,7 @@ class ConsumerChannel(ManagedChannel):
         amqp.Delivered: "_delivered",
         amqp.ConsumeStarted: "_started",
         amqp.ConsumerCancelled: "_cancelled",
+        amqp.CommandRefused: "_refused",
     }
 
     def __init__(
@@ -166,6 +167,9 @@ class ConsumerChannel(ManagedChannel):
                 "node that held it is gone. Declare the queue and consume it again."
             )
         )
+
+    def _refused(self, event: amqp.CommandRefused) -> None:
+        self._fail(BackendError(f"consuming queue '{self.queue}': it cannot be written in AMQP: {event.error}"))
 
     def _fail(self, error: BackendError) -> None:
         if self._start is not None:

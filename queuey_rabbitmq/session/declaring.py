@@ -15,7 +15,7 @@ from queuey_rabbitmq.session.operations import DeclareOperation
 class DeclareChannel(ManagedChannel):
     """Serves declarations in the order they came."""
 
-    handlers: ClassVar = {amqp.QueueDeclared: "_declared"}
+    handlers: ClassVar = {amqp.QueueDeclared: "_declared", amqp.CommandRefused: "_refused"}
 
     def __init__(self, connection: SessionConnection, endings: Endings) -> None:
         super().__init__(connection)
@@ -89,3 +89,9 @@ class DeclareChannel(ManagedChannel):
             self._current = None
             self._endings.succeed(operation)
             self.resume()
+
+    def _refused(self, event: amqp.CommandRefused) -> None:
+        # What was written before it is still answered, on this channel; so the channel is given up with it.
+        if self._current is not None:
+            self._endings.refused_here(self._current, event.error)
+            self.connection.send([amqp.CloseChannel(self.number)])

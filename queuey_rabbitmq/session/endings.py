@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from queuey_rabbitmq.amqp import Link
 from queuey_rabbitmq.core.errors import (
+    BackendError,
     DeadlineExceededError,
     OutcomeUnknownError,
     PublishRefusedError,
@@ -81,6 +82,14 @@ class Endings:
                 "the queue is at its length limit, or the broker had an internal error. Publish it again later."
             ),
         )
+
+    def refused_here(self, operation: Operation, error: Exception) -> None:
+        """End an operation whose command could not be written in AMQP; nothing of it was sent."""
+        if isinstance(operation, PublishOperation):
+            self.release(operation)
+        failure = BackendError(f"{operation.doing}: it cannot be written in AMQP, so nothing was sent: {error}")
+        failure.__cause__ = error
+        self.fail(operation, failure)
 
     def unknown(self, operation: PublishOperation, why: BaseException) -> None:
         """End a publish that was sent and will never be answered."""

@@ -25,7 +25,12 @@ class PublishChannel(ManagedChannel):
     """Messages in flight together; each is confirmed, nacked or returned by itself."""
 
     confirms = True
-    handlers: ClassVar = {amqp.Confirmed: "_confirmed", amqp.Nacked: "_nacked", amqp.Returned: "_returned"}
+    handlers: ClassVar = {
+        amqp.Confirmed: "_confirmed",
+        amqp.Nacked: "_nacked",
+        amqp.Returned: "_returned",
+        amqp.CommandRefused: "_refused",
+    }
 
     def __init__(self, connection: SessionConnection, endings: Endings) -> None:
         super().__init__(connection)
@@ -91,6 +96,12 @@ class PublishChannel(ManagedChannel):
     def _returned(self, event: amqp.Returned) -> None:
         self._ledger.returned(event.routing_key, event.message_id, f"{event.code} {event.text}")
 
+    def _refused(self, event: amqp.CommandRefused) -> None:
+        assert isinstance(event.command, amqp.Publish), "this channel only publishes"
+        operation = self._ledger.refused(event.command.body, event.command.routing_key)
+        if operation is not None:
+            self._endings.refused_here(operation, event.error)
+
 
 class SoloChannel(ManagedChannel):
     """One operation at a time, so that whatever comes is its answer."""
@@ -101,6 +112,7 @@ class SoloChannel(ManagedChannel):
         amqp.Nacked: "_nacked",
         amqp.Returned: "_returned",
         amqp.QueueDeclared: "_declared",
+        amqp.CommandRefused: "_refused",
     }
 
     def __init__(self, connection: SessionConnection, endings: Endings, pool: SoloPool) -> None:
@@ -191,6 +203,12 @@ class SoloChannel(ManagedChannel):
         if operation is not None:
             self._endings.nacked(operation)
         self._pool.next(self)
+
+    def _refused(self, event: amqp.CommandRefused) -> None:
+        operation, _ = self._take()
+        if operation is not None:
+            self._endings.refused_here(operation, event.error)
+            self._pool.next(self)
 
 
 class SoloPool:
