@@ -1,0 +1,111 @@
+"""How an envelope becomes the properties and headers of an AMQP message, so that tooling reads what the backend wrote.
+
+The rules stand here once, in functions that return `queuey_rabbitmq.amqp.Properties`, which is what the backend
+publishes with. The functions named `..._props` give the same as `pika.BasicProperties`; only they import pika, and
+only when called. Headers are plain dicts. Pure: no connection, no I/O. The body is `Envelope.to_bytes()`, always.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queuey_rabbitmq import topology
+from queuey_rabbitmq.amqp import Properties
+
+if TYPE_CHECKING:
+    import pika
+
+    from queuey_rabbitmq.core.envelope import Envelope
+
+CONTENT_TYPE_JSON = "application/json"
+DELIVERY_MODE_PERSISTENT = 2
+REASON_MALFORMED = "malformed envelope"
+
+MAX_SHORT_STRING_BYTES = 255
+"""What an AMQP short string holds: message-id, type, queue names."""
+
+MAX_REASON_BYTES = 32_768
+"""Headers must fit one frame, 131072 bytes by default, or RabbitMQ 4.3 closes the connection: "frame_too_large"."""
+
+
+def base_headers(envelope: Envelope) -> dict[str, Any]:
+    """Return the headers of a live message."""
+    return {topology.HEADER_ATTEMPT: envelope.attempt, topology.HEADER_DEFERRALS: envelope.deferrals}
+
+
+def dead_letter_headers(envelope: Envelope, reason: str) -> dict[str, Any]:
+    """Return the headers of a dead letter; a very long reason is cut."""
+    return {
+        **base_headers(envelope),
+        **_death_headers(envelope.queue, reason),
+        topology.HEADER_ATTEMPTS: envelope.attempt,
+    }
+
+
+def message_properties(envelope: Envelope, *, expiration_ms: int | None = None) -> Properties:
+    """Return the properties of a live message; only the three-queue topology gives its retries an expiration."""
+    return _properties(envelope, base_headers(envelope), expiration_ms=expiration_ms)
+
+
+def dead_letter_properties(envelope: Envelope, reason: str) -> Properties:
+    """Return the properties of a dead letter."""
+    return _properties(envelope, dead_letter_headers(envelope, reason), expiration_ms=None)
+
+
+def malformed_properties(original_queue: str, reason: str) -> Properties:
+    """Return the properties of a body that is no envelope, moved aside as it came: it has no id, type or priority."""
+    return Properties(headers=_death_headers(original_queue, reason), delivery_mode=DELIVERY_MODE_PERSISTENT)
+
+
+def props_for(envelope: Envelope) -> pika.BasicProperties:
+    """Return `message_properties` as pika's."""
+    return _as_pika(message_properties(envelope))
+
+
+def dead_letter_props(envelope: Envelope, reason: str) -> pika.BasicProperties:
+    """Return `dead_letter_properties` as pika's."""
+    return _as_pika(dead_letter_properties(envelope, reason))
+
+
+def malformed_props(original_queue: str, reason: str) -> pika.BasicProperties:
+    """Return `malformed_properties` as pika's."""
+    return _as_pika(malformed_properties(original_queue, reason))
+
+
+def short_string(text: str) -> str:
+    """Cut a text to the 255 bytes of an AMQP short string, between characters."""
+    return _cut(text, MAX_SHORT_STRING_BYTES)
+
+
+def _properties(envelope: Envelope, headers: dict[str, Any], *, expiration_ms: int | None) -> Properties:
+    return Properties(
+        content_type=CONTENT_TYPE_JSON,
+        headers=headers,
+        delivery_mode=DELIVERY_MODE_PERSISTENT,
+        priority=envelope.priority,
+        expiration=None if expiration_ms is None else str(expiration_ms),
+        message_id=short_string(str(envelope.job_id)),
+        type=short_string(envelope.job_type),
+    )
+
+
+def _death_headers(original_queue: str, reason: str) -> dict[str, Any]:
+    return {
+        topology.HEADER_DEATH_REASON: _cut(reason, MAX_REASON_BYTES),
+        topology.HEADER_ORIGINAL_QUEUE: original_queue,
+    }
+
+
+def _cut(text: str, limit: int) -> str:
+    """Cut a text to `limit` bytes of UTF-8 between characters; what UTF-8 cannot hold becomes a question mark."""
+    if len(text) <= limit and text.isascii():
+        return text
+    encoded = text.encode(errors="replace")
+    return encoded[:limit].decode(errors="ignore")
+
+
+def _as_pika(properties: Properties) -> pika.BasicProperties:
+    import pika
+    from msgspec.structs import asdict
+
+    return pika.BasicProperties(**asdict(properties))
