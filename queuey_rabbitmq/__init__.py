@@ -1,1 +1,114 @@
-"""Job queues on RabbitMQ."""
+"""Job queues on RabbitMQ.
+
+Every public name is loaded when it is first asked for, so that importing the package costs nothing and needs no
+AMQP client: `pika`, re-exported, is the version that the backend uses.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pika
+
+    from queuey_rabbitmq import codec, topology
+    from queuey_rabbitmq.backend import RabbitMqBackend
+    from queuey_rabbitmq.core.backend import Backend
+    from queuey_rabbitmq.core.delivery import Delivery
+    from queuey_rabbitmq.core.envelope import Envelope
+    from queuey_rabbitmq.core.errors import (
+        AlreadySettledError,
+        BackendError,
+        ChannelClosedError,
+        ConnectError,
+        ConnectionLostError,
+        ConsumerCancelledError,
+        DeadlineExceededError,
+        DeclareRefusedError,
+        DelayTooLongError,
+        DeliveryLost,
+        InvalidConfigError,
+        NothingPending,
+        OutcomeUnknownError,
+        PublishRefusedError,
+        QueueNameTooLongError,
+        QueueyError,
+        SerializationError,
+        ShutDownError,
+        UnknownQueueError,
+        UnroutableError,
+    )
+    from queuey_rabbitmq.core.queue_config import QueueConfig
+    from queuey_rabbitmq.core.retry import Backoff, RetryDecision, RetryPolicy
+    from queuey_rabbitmq.options import RabbitMqOptions
+    from queuey_rabbitmq.rabbitmq_delivery import RabbitMqDelivery
+
+__all__ = [
+    "AlreadySettledError",
+    "Backend",
+    "BackendError",
+    "Backoff",
+    "ChannelClosedError",
+    "ConnectError",
+    "ConnectionLostError",
+    "ConsumerCancelledError",
+    "DeadlineExceededError",
+    "DeclareRefusedError",
+    "DelayTooLongError",
+    "Delivery",
+    "DeliveryLost",
+    "Envelope",
+    "InvalidConfigError",
+    "NothingPending",
+    "OutcomeUnknownError",
+    "PublishRefusedError",
+    "QueueConfig",
+    "QueueNameTooLongError",
+    "QueueyError",
+    "RabbitMqBackend",
+    "RabbitMqDelivery",
+    "RabbitMqOptions",
+    "RetryDecision",
+    "RetryPolicy",
+    "SerializationError",
+    "ShutDownError",
+    "UnknownQueueError",
+    "UnroutableError",
+    "codec",
+    "pika",
+    "topology",
+]
+
+_MODULES = {
+    "codec": "queuey_rabbitmq.codec",
+    "pika": "pika",
+    "topology": "queuey_rabbitmq.topology",
+}
+
+_HOMES = {
+    "Backend": "core.backend",
+    "Backoff": "core.retry",
+    "Delivery": "core.delivery",
+    "Envelope": "core.envelope",
+    "QueueConfig": "core.queue_config",
+    "RabbitMqBackend": "backend",
+    "RabbitMqDelivery": "rabbitmq_delivery",
+    "RabbitMqOptions": "options",
+    "RetryDecision": "core.retry",
+    "RetryPolicy": "core.retry",
+}
+"""Where a name stands that is neither a module nor an error."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULES:
+        value: Any = import_module(_MODULES[name])
+    else:
+        value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'core.errors')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
