@@ -1,0 +1,101 @@
+"""Owns what is asked of a RabbitMQ node from inside: making and deleting virtual hosts, looking at queues.
+
+Looking renews no lease and moves no message, unlike a passive declare (rabbit_amqqueue_process: handle_call of `stat`
+re-arms the expiry timer, `info` does not). Refuses to touch a virtual host that this run has not made.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pytest_queuey.node_control import NodeControl
+
+_LOOK: Final = """
+Look = fun(Queue) ->
+    try
+        [{name, {resource, _, queue, Name}}, {messages_ready, Ready}, {messages_unacknowledged, Unacked},
+         {consumers, Consumers}, {arguments, Arguments}] =
+            rabbit_amqqueue:info(Queue, [name, messages_ready, messages_unacknowledged, consumers, arguments]),
+        [#{name => Name, ready => Ready, unacked => Unacked, consumers => Consumers,
+           arguments => rabbit_misc:amqp_table(Arguments)}]
+    catch exit:_ -> []  % its process ended between the look-up and the question: it is gone
+    end
+end"""
+"""An Erlang function from a queue to a list of what it is like, empty where it is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """One queue of a real broker, as it is at this moment."""
+
+    name: str
+    ready: int
+    unacked: int
+    consumers: int
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerNode:
+    """One RabbitMQ node, asked from inside; raises ControlError where it cannot be."""
+
+    control: NodeControl
+
+    def make_vhosts(self, names: Sequence[str], *, user: str) -> None:
+        """Make virtual hosts in which the user may do everything."""
+        self.control.evaluate(
+            f"""lists:foreach(fun(VHost) ->
+                ok = rabbit_vhost:add(VHost, <<"queuey">>),
+                ok = rabbit_auth_backend_internal:set_permissions(
+                    {_binary(user)}, VHost, <<".*">>, <<".*">>, <<".*">>, <<"queuey">>)
+            end, {_list(names)}), <<"made">>"""
+        )
+
+    def delete_vhosts(self, names: Sequence[str]) -> None:
+        """Delete virtual hosts and everything in them; those that are not there are passed over."""
+        self.control.evaluate(
+            f"""lists:foreach(fun(VHost) ->
+                rabbit_vhost:exists(VHost) andalso rabbit_vhost:delete(VHost, <<"queuey">>)
+            end, {_list(names)}), <<"deleted">>"""
+        )
+
+    def delete_vhosts_named(self, prefix: str) -> None:
+        """Delete every virtual host whose name starts with the prefix, which only this run uses."""
+        self.control.evaluate(
+            f"""Prefix = {_binary(prefix)},
+            lists:foreach(fun(VHost) ->
+                string:prefix(VHost, Prefix) =:= nomatch orelse rabbit_vhost:delete(VHost, <<"queuey">>)
+            end, rabbit_vhost:list_names()), <<"deleted">>"""
+        )
+
+    def queues(self, vhost: str) -> list[QueueState]:
+        """Return every queue of a virtual host, by name."""
+        return self._look(f"lists:flatmap(Look, rabbit_amqqueue:list({_binary(vhost)}))")
+
+    def queue(self, vhost: str, name: str) -> QueueState | None:
+        """Return one queue, or None where there is none."""
+        found = self._look(
+            f"""case rabbit_amqqueue:lookup(rabbit_misc:r({_binary(vhost)}, queue, {_binary(name)})) of
+                {{ok, Queue}} -> Look(Queue);
+                {{error, not_found}} -> []
+            end"""
+        )
+        return found[0] if found else None
+
+    def _look(self, expression: str) -> list[QueueState]:
+        answer = json.loads(self.control.evaluate(f"{_LOOK}, rabbit_json:encode({expression})"))
+        return sorted((QueueState(**fields) for fields in answer), key=lambda queue: queue.name)
+
+
+def _binary(text: str) -> str:
+    # In base64 no name can break out of the expression, whatever it is made of.
+    return f'base64:decode(<<"{base64.b64encode(text.encode()).decode()}">>)'
+
+
+def _list(texts: Sequence[str]) -> str:
+    return f"[{', '.join(_binary(text) for text in texts)}]"

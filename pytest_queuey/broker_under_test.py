@@ -1,0 +1,237 @@
+"""Owns what a test holds as `queuey_broker`: one face for the broker in memory and for a real RabbitMQ.
+
+What a real broker cannot tell or do without being disturbed is an error that says so, never a guess. Refuses to know
+where a real broker comes from (`real_broker`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_queuey.broker_node import BrokerNode
+    from pytest_queuey.options import Settings
+    from pytest_queuey.real_broker import ReadyBroker
+    from pytest_queuey.shared_vhost import SharedVhost
+    from queuey_fake import FakeBroker
+    from queuey_rabbitmq import RabbitMqBackend, RabbitMqOptions
+
+_TIMERS_LAG = 0.05
+"""Seconds that a real broker's timers are given beyond their time, so that what is due has happened after `advance`."""
+
+
+class QueueLook(Protocol):
+    """One queue as it is at this moment; looking at it renews no lease."""
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+
+    @property
+    def ready(self) -> int:
+        """Messages that wait for a consumer."""
+
+    @property
+    def unacked(self) -> int:
+        """Messages that are with a consumer, unsettled."""
+
+    @property
+    def consumers(self) -> int:
+        """Consumers of the queue."""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """What it was declared with."""
+
+
+class NotOnThisBrokerError(Exception):
+    """A real broker cannot do or tell this, or not in the way it was obtained; the message says what would help."""
+
+
+class BrokerUnderTest(Protocol):
+    """An empty broker for one test."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of broker: fake or rabbitmq."""
+
+    @property
+    def version(self) -> str:
+        """The version of RabbitMQ that it is, or imitates."""
+
+    @property
+    def url(self) -> str:
+        """The AMQP URL on which any client reaches it."""
+
+    def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
+        """Return a new backend on it; closed when the test ends, if not before."""
+
+    def name(self, name: str) -> str:
+        """Return a name for a queue that no other test meets: the same where the broker is this test's alone."""
+
+    def now_ms(self) -> int:
+        """Return its clock, in ms since the epoch."""
+
+    def advance(self, duration: timedelta | float) -> None:
+        """Let a duration (seconds or timedelta) pass; everything due in it has happened when this returns."""
+
+    def queue(self, name: str) -> QueueLook | None:
+        """Return one queue as it is now, or None where there is none; renews no lease."""
+
+    def queues(self) -> Sequence[QueueLook]:
+        """Return every queue as it is now; renews no lease."""
+
+    def pending(self) -> Sequence[Any]:
+        """Return what is due and when."""
+
+    def close(self) -> None:
+        """Close every backend that was handed out, and let the broker go. Idempotent."""
+
+
+class FakeUnderTest:
+    """The broker in memory, made for one test."""
+
+    kind = "fake"
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self.fake = broker
+        """The FakeBroker itself, for what only it can do."""
+        self._closing = contextlib.ExitStack()
+        self._closing.callback(broker.close)
+
+    @property
+    def version(self) -> str:
+        """Return the version of RabbitMQ that it imitates."""
+        return self.fake.version
+
+    @property
+    def url(self) -> str:
+        """Return the AMQP URL; the port opens on first use."""
+        return self.fake.url
+
+    def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
+        """Return a new backend on it, over the link in memory; closed when the test ends."""
+        backend = self.fake.backend(options)
+        self._closing.callback(backend.close)
+        return backend
+
+    def name(self, name: str) -> str:
+        """Return the name itself: the broker is this test's alone."""
+        return name
+
+    def now_ms(self) -> int:
+        """Return its clock, in ms since the epoch."""
+        return self.fake.now_ms()
+
+    def advance(self, duration: timedelta | float) -> None:
+        """Move its clock on; everything due happens, each thing at its own instant."""
+        self.fake.advance(duration)
+
+    def queue(self, name: str) -> QueueLook | None:
+        """Return one queue as it is now, or None where there is none."""
+        return self.fake.queue(name)
+
+    def queues(self) -> Sequence[QueueLook]:
+        """Return every queue as it is now."""
+        return self.fake.queues()
+
+    def pending(self) -> Sequence[Any]:
+        """Return what is due and when."""
+        return self.fake.pending()
+
+    def close(self) -> None:
+        """Close every backend, then the broker."""
+        self._closing.close()
+
+
+class RabbitMqUnderTest:
+    """A real RabbitMQ: a virtual host of this test alone, or where none can be made, names of this test alone."""
+
+    kind = "rabbitmq"
+    fake = None
+
+    def __init__(self, broker: ReadyBroker, settings: Settings) -> None:
+        self.version = broker.version
+        self.url = broker.server.url
+        self._broker = broker
+        self._settings = settings
+        self._closing = contextlib.ExitStack()
+        self._own_vhost: str | None = None
+        self._shared_vhost: SharedVhost | None = None
+        if broker.vhosts is not None:
+            self._own_vhost = broker.vhosts.take()
+            self._closing.callback(broker.vhosts.give_back, self._own_vhost)
+            self.url = broker.server.vhost_url(self._own_vhost)
+        else:
+            from pytest_queuey.shared_vhost import SharedVhost
+
+            self._shared_vhost = SharedVhost(self.url)
+            self._closing.callback(self._shared_vhost.delete_queues)
+
+    def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
+        """Return a new backend on it, over AMQP; closed when the test ends."""
+        from queuey_rabbitmq import RabbitMqBackend, RabbitMqOptions
+
+        options = options or RabbitMqOptions()
+        if self._shared_vhost is not None:
+            backend = self._shared_vhost.backend(options)
+        else:
+            backend = RabbitMqBackend.with_options(self.url, options)
+        self._closing.callback(backend.close)
+        return backend
+
+    def name(self, name: str) -> str:
+        """Return a name for a queue that no other test meets."""
+        return name if self._shared_vhost is None else f"{self._shared_vhost.prefix}{name}"
+
+    def now_ms(self) -> int:
+        """Return the clock of this machine, in ms since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def advance(self, duration: timedelta | float) -> None:
+        """Wait, really; fails the test where that is longer than the ini queuey_max_real_wait allows."""
+        seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+        allowed = self._settings.max_real_wait
+        if seconds > allowed:
+            pytest.fail(
+                f"this test moves time by {seconds:g} s, and on a real broker that is really waited for: more than "
+                f"the {allowed:g} s that queuey_max_real_wait (--queuey-max-real-wait) allows. Make the durations of "
+                "the test shorter, raise that, or keep the test to the fake with "
+                "@pytest.mark.queuey_broker('fake')."
+            )
+        if seconds > 0:
+            time.sleep(seconds + _TIMERS_LAG)
+
+    def queue(self, name: str) -> QueueLook | None:
+        """Return one queue as it is now, or None where there is none."""
+        node, vhost = self._inside()
+        return node.queue(vhost, name)
+
+    def queues(self) -> Sequence[QueueLook]:
+        """Return every queue as it is now."""
+        node, vhost = self._inside()
+        return node.queues(vhost)
+
+    def pending(self) -> Sequence[Any]:
+        """Raise NotOnThisBrokerError: RabbitMQ tells nobody when its messages are due."""
+        raise NotOnThisBrokerError("RabbitMQ does not tell when its messages are due; only the fake can say")
+
+    def close(self) -> None:
+        """Close every backend, then let the virtual host or the queues go."""
+        self._closing.close()
+
+    def _inside(self) -> tuple[BrokerNode, str]:
+        if self._broker.node is None or self._own_vhost is None:
+            raise NotOnThisBrokerError(
+                f"queues of {self._broker.server.what} cannot be looked at without disturbing them: over AMQP only a "
+                "passive declare tells of a queue, and that renews its lease. Give the command that runs rabbitmqctl "
+                "for it: --queuey-rabbitmq-ctl='rabbitmqctl -n NODE'."
+            )
+        return self._broker.node, self._own_vhost

@@ -1,0 +1,198 @@
+"""Owns every option of the plugin: one table makes the command line, the ini file and the checked settings.
+
+Refuses to act on any of them, and to import anything that a test run without queuey would not need.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+BROKERS: Final = ("fake", "rabbitmq", "auto", "all")
+SOURCES: Final = ("auto", "url", "local", "docker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the options say, checked."""
+
+    broker: str
+    rabbitmq_source: str
+    rabbitmq_url: str | None
+    rabbitmq_ctl: tuple[str, ...]
+    rabbitmq_server: str | None
+    rabbitmq_image: str
+    max_real_wait: float
+    """Seconds that one `queuey_clock.advance` may really wait on a real broker."""
+    wait_guard: float
+    """Real seconds after which a forgotten wait of another thread is an error."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of broker that tests run on, in order."""
+        return {"fake": ("fake",), "rabbitmq": ("rabbitmq",)}.get(self.broker, ("fake", "rabbitmq"))
+
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"it must be one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise ValueError("it must be a number of seconds") from None
+    if not math.isfinite(seconds) or seconds <= 0:
+        raise ValueError("it must be a number of seconds above 0")
+    return seconds
+
+
+def _amqp_url(text: str) -> str | None:
+    if not text:
+        return None
+    if not text.startswith(("amqp://", "amqps://")):
+        raise ValueError("it must start with amqp:// or amqps://")
+    return text
+
+
+def _command(text: str) -> tuple[str, ...]:
+    return tuple(shlex.split(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: `--queuey-NAME`, the ini `queuey_name`, and the field of Settings called the same."""
+
+    name: str
+    metavar: str
+    default: str
+    parse: Callable[[str], Any]
+    help: str
+    environment: str | None = None
+
+    @property
+    def flag(self) -> str:
+        """Return the name on the command line."""
+        return f"--queuey-{self.name}"
+
+    @property
+    def ini(self) -> str:
+        """Return the name in the ini file."""
+        return f"queuey_{self.field}"
+
+    @property
+    def field(self) -> str:
+        """Return the name in Settings."""
+        return self.name.replace("-", "_")
+
+    def read(self, config: pytest.Config) -> Any:
+        """Return the checked value: the command line's, else the environment's, else the ini's, else the default.
+
+        Raises UsageError that names where a bad value stands.
+        """
+        given = (
+            (self.flag, config.getoption(self.ini)),
+            (self.environment or "", os.environ.get(self.environment) if self.environment else None),
+            (f"ini {self.ini}", config.getini(self.ini) or None),
+            (f"default of {self.flag}", self.default),
+        )
+        where, text = next((where, text) for where, text in given if text is not None)
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise pytest.UsageError(f"{where}={text}: {error}") from error
+
+
+OPTIONS: Final = (
+    Option(
+        "broker",
+        "|".join(BROKERS),
+        "fake",
+        _one_of(BROKERS),
+        "The brokers that tests using `queuey_broker` run on: the one in memory, a real RabbitMQ, both (all), or both "
+        "where a real one can be had (auto).",
+    ),
+    Option(
+        "rabbitmq-source",
+        "|".join(SOURCES),
+        "auto",
+        _one_of(SOURCES),
+        "Where the real RabbitMQ comes from: a URL, a private server started from a local installation, a container; "
+        "auto takes the first of these that is there.",
+    ),
+    Option(
+        "rabbitmq-url",
+        "URL",
+        "",
+        _amqp_url,
+        "A running RabbitMQ to test on, amqp://user:password@host:port/vhost; also environment QUEUEY_RABBITMQ_URL.",
+        environment="QUEUEY_RABBITMQ_URL",
+    ),
+    Option(
+        "rabbitmq-ctl",
+        "COMMAND",
+        "",
+        _command,
+        "With a URL: the command that runs rabbitmqctl for that broker ('rabbitmqctl -n rabbit@host', 'docker exec "
+        "NAME rabbitmqctl'). With it each test gets a virtual host of its own and can look at queues.",
+    ),
+    Option(
+        "rabbitmq-server",
+        "PATH",
+        "",
+        lambda text: text or None,
+        "The rabbitmq-server executable of the local source; looked for where installations put it when not given.",
+    ),
+    Option(
+        "rabbitmq-image",
+        "IMAGE",
+        "rabbitmq:4.0",
+        str,
+        "The image of the docker source.",
+    ),
+    Option(
+        "max-real-wait",
+        "SECONDS",
+        "2",
+        _seconds,
+        "How long one queuey_clock.advance() may really wait on a real broker.",
+    ),
+    Option(
+        "wait-guard",
+        "SECONDS",
+        "10",
+        _seconds,
+        "Real seconds after which a forgotten wait of another thread is an error.",
+    ),
+)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add every option of the table to the command line and to the ini file."""
+    group = parser.getgroup("queuey", "queuey: job queues on a RabbitMQ in memory or on a real one")
+    for option in OPTIONS:
+        default = f" Default: {option.default}." if option.default else ""
+        group.addoption(
+            option.flag,
+            dest=option.ini,
+            metavar=option.metavar,
+            default=None,
+            help=f"{option.help}{default} (ini: {option.ini})".replace("%", "%%"),
+        )
+        parser.addini(option.ini, f"{option.help}{default} (command line: {option.flag})", default="")
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Return the checked settings of a run; raises UsageError for a bad value."""
+    return Settings(**{option.field: option.read(config) for option in OPTIONS})

@@ -1,0 +1,160 @@
+"""Owns the hooks and fixtures that pytest sees.
+
+It is loaded in every test run of everyone who has queuey installed, so it imports pytest and the option table, and
+nothing else before a fixture needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pytest_queuey.options import Settings, add_options, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_queuey.broker_under_test import BrokerUnderTest
+    from pytest_queuey.queuey_clock import QueueyClock
+    from pytest_queuey.real_broker import ReadyBroker, RealBroker
+    from queuey_rabbitmq import RabbitMqBackend
+
+_SETTINGS: Final = pytest.StashKey[Settings]()
+_REAL_BROKER: Final = pytest.StashKey["RealBroker"]()
+_WORKER_INPUT: Final = "queuey_rabbitmq"
+_MARK: Final = "queuey_broker"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options, each with its ini."""
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check the options before anything runs, and register the mark."""
+    config.stash[_SETTINGS] = read_settings(config)
+    config.addinivalue_line(
+        "markers",
+        f"{_MARK}(*kinds): run a test that uses queuey_broker only on these kinds of broker, 'fake' or 'rabbitmq'.",
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say which brokers are used, where it is more than the one in memory."""
+    settings = config.stash[_SETTINGS]
+    if "rabbitmq" not in settings.kinds:
+        return None
+    from pytest_queuey.sources.selection import choose
+    from pytest_queuey.sources.server import SourceError
+
+    try:
+        real = choose(settings).what
+    except SourceError as error:
+        real = str(error)
+    return f"queuey: brokers {settings.broker}; the real RabbitMQ is {real}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests that use `queuey_broker` on each kind of broker that was asked for, all of one kind together."""
+    if "queuey_broker_kind" not in metafunc.fixturenames:
+        return
+    kinds = metafunc.config.stash[_SETTINGS].kinds
+    mark = metafunc.definition.get_closest_marker(_MARK)
+    limited = set(mark.args) if mark is not None else set(kinds)
+    # A kind that the mark leaves out is skipped by name: a test that vanishes explains nothing.
+    skip = pytest.mark.skip(reason=f"only for {_MARK}({', '.join(sorted(map(repr, limited)))})")
+    metafunc.parametrize(
+        "queuey_broker_kind",
+        [pytest.param(kind, id=kind, marks=() if kind in limited else skip) for kind in kinds],
+        indirect=True,
+        scope="session",
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Start the real broker in the controller of an xdist run, and tell the worker where it is."""
+    if "rabbitmq" in node.config.stash[_SETTINGS].kinds:
+        node.workerinput[_WORKER_INPUT] = _real_broker(node.config).for_worker()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the real broker if this process has started it."""
+    broker = config.stash.get(_REAL_BROKER, None)
+    if broker is not None:
+        broker.close()
+
+
+def _real_broker(config: pytest.Config) -> RealBroker:
+    if _REAL_BROKER not in config.stash:
+        from pytest_queuey.real_broker import RealBroker
+
+        given = getattr(config, "workerinput", {}).get(_WORKER_INPUT)
+        config.stash[_REAL_BROKER] = RealBroker(config.stash[_SETTINGS], from_controller=given)
+    return config.stash[_REAL_BROKER]
+
+
+@pytest.fixture(scope="session")
+def queuey_broker_kind(request: pytest.FixtureRequest) -> str:
+    """Say which kind of broker the test runs on, 'fake' or 'rabbitmq'; parametrised by --queuey-broker."""
+    # Asked for at run time only, there is no parametrisation: then it is the first kind.
+    return getattr(request, "param", request.config.stash[_SETTINGS].kinds[0])
+
+
+@pytest.fixture(scope="session")
+def queuey_rabbitmq_server(request: pytest.FixtureRequest) -> ReadyBroker:
+    """Give the real RabbitMQ of the run: started when first needed, ended with the run, one for all xdist workers."""
+    from pytest_queuey.sources.server import SourceError
+
+    settings = request.config.stash[_SETTINGS]
+    try:
+        return _real_broker(request.config).ready()
+    except SourceError as error:
+        if settings.broker == "auto":
+            pytest.skip(str(error))
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture
+def queuey_broker(request: pytest.FixtureRequest, queuey_broker_kind: str) -> Iterator[BrokerUnderTest]:
+    """Give the test an empty broker: in memory, or a virtual host of its own on a real RabbitMQ.
+
+    The same on both: `.kind`, `.version`, `.url`, `.backend(options)`, `.name(queue)`, `.advance(seconds)`,
+    `.queue(name)`, `.queues()`. Backends are closed when the test ends.
+    """
+    settings = request.config.stash[_SETTINGS]
+    if queuey_broker_kind == "rabbitmq":
+        from pytest_queuey.broker_under_test import RabbitMqUnderTest
+
+        broker: BrokerUnderTest = RabbitMqUnderTest(request.getfixturevalue("queuey_rabbitmq_server"), settings)
+    else:
+        from pytest_queuey.broker_under_test import FakeUnderTest
+        from queuey_fake import FakeBroker
+
+        broker = FakeUnderTest(FakeBroker())
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def queuey_backend(queuey_broker: BrokerUnderTest) -> RabbitMqBackend:
+    """Give the test a backend with default options on its broker, closed when the test ends."""
+    return queuey_broker.backend()
+
+
+@pytest.fixture
+def queuey_clock(queuey_broker: BrokerUnderTest) -> QueueyClock:
+    """Give the test the time of its broker: `.now_ms()`, `.advance(seconds)`, `.move_to(datetime)`."""
+    from pytest_queuey.queuey_clock import QueueyClock
+
+    return QueueyClock(queuey_broker)
+
+
+@pytest.fixture
+def queuey_queue_name(queuey_broker: BrokerUnderTest) -> Any:
+    """Give the test a function that makes queue names no other test meets: `queuey_queue_name("emails")`.
+
+    Needed only by suites that also run on a shared virtual host, where nobody may make one for each test.
+    """
+    return queuey_broker.name

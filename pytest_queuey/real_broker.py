@@ -1,0 +1,98 @@
+"""Owns the one real broker of a test run: started once, by whoever runs first, used by every process of the run.
+
+In a plain run this process starts it when a test first needs it. Under xdist the controller starts it as it starts
+its first worker, and the workers wait for it on first use. Refuses to know how it is started (`sources`) and what a
+test does with it (`broker_under_test`).
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_queuey.broker_node import BrokerNode
+from pytest_queuey.sources.selection import Started, choose, wait_for
+from pytest_queuey.sources.server import RealServer, SourceError
+from pytest_queuey.vhosts import VhostPool
+
+if TYPE_CHECKING:
+    from pytest_queuey.options import Settings
+
+
+class ReadyBroker(NamedTuple):
+    """A real broker that answers, and the virtual hosts that can be had on it."""
+
+    server: RealServer
+    version: str
+    node: BrokerNode | None
+    """The way into it, where there is one."""
+    vhosts: VhostPool | None
+    """None where there is no way in: then tests share the virtual host of the URL."""
+
+
+class RealBroker:
+    """The real broker of the run, as one process sees it."""
+
+    def __init__(self, settings: Settings, *, from_controller: dict[str, Any] | None = None) -> None:
+        self._settings = settings
+        self._run = secrets.token_hex(4)
+        self._started: Started | None = None
+        self._server: RealServer | None = None
+        self._ready: ReadyBroker | None = None
+        self._error: SourceError | None = None
+        if from_controller is not None:
+            self._run = from_controller["run"]
+            if "error" in from_controller:
+                self._error = SourceError(from_controller["error"])
+            else:
+                self._server = RealServer.from_wire(from_controller["server"])
+
+    def for_worker(self) -> dict[str, Any]:
+        """Start the broker unless that is done, and return what a worker needs to find it, or why there is none."""
+        try:
+            return {"run": self._run, "server": self._start().to_wire()}
+        except SourceError as error:
+            return {"run": self._run, "error": str(error)}
+
+    def ready(self) -> ReadyBroker:
+        """Return the broker when it can be used; raises SourceError, the same each time, where it cannot."""
+        if self._ready is None:
+            server = self._start()
+            try:
+                version = wait_for(server)
+            except SourceError as error:
+                self._error = error
+                raise
+            control = server.control()
+            node = BrokerNode(control) if control is not None else None
+            vhosts = VhostPool(server, node, prefix=self._prefix) if node is not None else None
+            self._ready = ReadyBroker(server, version, node, vhosts)
+        return self._ready
+
+    def close(self) -> None:
+        """End what this process has started, and delete the virtual hosts of the run on what it has not."""
+        started, self._started = self._started, None
+        if started is None:
+            return
+        try:
+            control = started.server.control()
+            if started.server.ctl and control is not None:
+                BrokerNode(control).delete_vhosts_named(self._prefix)
+        finally:
+            started.close()
+
+    @property
+    def _prefix(self) -> str:
+        return f"queuey-{self._run}-"
+
+    def _start(self) -> RealServer:
+        if self._error is not None:
+            raise self._error
+        if self._server is None:
+            try:
+                self._started = choose(self._settings).start()
+            except SourceError as error:
+                self._error = error
+                raise
+            self._server = self._started.server
+        return self._server

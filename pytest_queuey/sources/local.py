@@ -1,0 +1,221 @@
+"""Owns the private server: finding a locally installed rabbitmq-server, starting it for this run alone, ending it.
+
+Its node name, ports, epmd, home and data are its own, so it meets no other node of the machine; it is in the hands of
+`keeper`, so nothing of it survives the test run, however that ends. Refuses a server that others use: that is a URL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, Self
+
+from pytest_queuey.sources.server import RealServer, SourceError, last_lines
+
+SEARCHED: Final = (
+    "/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server",
+    "/usr/lib/rabbitmq/bin/rabbitmq-server",
+    "/opt/homebrew/opt/rabbitmq/sbin/rabbitmq-server",
+    "/opt/homebrew/sbin/rabbitmq-server",
+    "/usr/local/opt/rabbitmq/sbin/rabbitmq-server",
+    "/usr/local/sbin/rabbitmq-server",
+    "/opt/rabbitmq*/sbin/rabbitmq-server",
+)
+"""Where installations put the executable; then PATH."""
+_WRAPPER: Final = "rabbitmq-script-wrapper"
+_SOCKET_PATH_LIMIT: Final = 100
+"""Bytes; a socket file's path may have 104 on macOS and 108 on Linux."""
+_STARTED_WITHIN: Final = 10.0
+_ENDED_WITHIN: Final = 10.0
+# A test broker shares its machine with the tests: one scheduler, no busy waiting, a small process table.
+_ERLANG_FLAGS: Final = (
+    "+S 1:1 +SDcpu 1:1 +SDio 1 +A 1 +P 65536 +MIscs 16 +sbwt none +sbwtdcpu none +sbwtdio none "
+    "-kernel inet_dist_use_interface {127,0,0,1}"
+)
+_CONFIGURATION: Final = """\
+# A test broker must not block its clients because the machine's disk is nearly full.
+disk_free_limit.absolute = 1MB
+"""
+
+
+def find_server(given: str | None) -> Path:
+    """Return the rabbitmq-server executable; raises SourceError that says where it was looked for."""
+    if given is not None:
+        return _usable(given)
+    found = [path for pattern in SEARCHED for path in sorted(map(str, Path("/").glob(pattern[1:])), reverse=True)]
+    if on_path := shutil.which("rabbitmq-server"):
+        found.append(on_path)
+    for path in found:
+        with contextlib.suppress(SourceError):
+            return _usable(path)
+    raise SourceError(
+        "no rabbitmq-server is installed (looked in "
+        f"{', '.join(pattern.rpartition('/')[0] for pattern in SEARCHED)} and PATH); "
+        "install RabbitMQ or give --queuey-rabbitmq-server=PATH"
+    )
+
+
+def _usable(path: str) -> Path:
+    real = Path(path).resolve()
+    if not os.access(real, os.X_OK) or not real.is_file():
+        raise SourceError(f"{path} is not an executable file")
+    if real.name == _WRAPPER:
+        # It changes to the user rabbitmq and loses the environment that makes the server private.
+        raise SourceError(
+            f"{path} is Debian's wrapper for the system's own broker; "
+            "give the script behind it, /usr/lib/rabbitmq/bin/rabbitmq-server"
+        )
+    return Path(path).absolute()
+
+
+@dataclass(slots=True)
+class LocalServer:
+    """A private server that this process has started."""
+
+    server: RealServer
+    _keeper: subprocess.Popen[bytes]
+    _pid: int
+
+    @classmethod
+    def start(cls, executable: Path) -> Self:
+        """Start a private server and return at once; raises SourceError where it cannot even be started."""
+        folder = _make_folder()
+        try:
+            node, distribution, epmd = _free_ports(3)
+            environment = _write_files(folder, node, distribution, epmd)
+            control = Path(__file__).with_name("control.erl").read_text()
+            keeper = subprocess.Popen(  # noqa: S603 -- our own script, and the executable that the option or search named
+                [
+                    *(sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py"))),
+                    *(str(folder), str(executable), "-eval", control),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                cwd=folder,
+                start_new_session=True,  # Ctrl-C and a killed process group of the test run must not reach it
+            )
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise SourceError(f"{executable} could not be started: {error}") from error
+        server = RealServer(
+            source="local",
+            what=str(executable),
+            url=f"amqp://guest:guest@127.0.0.1:{node}/%2f",
+            folder=str(folder),
+        )
+        started = cls(server, keeper, 0)
+        word, _, rest = _first_line(keeper.stdout).partition(" ")
+        if word != "started":
+            started.close()
+            raise SourceError(f"{executable} could not be started: {rest or 'the keeper of its process said nothing'}")
+        started._pid = int(rest)
+        return started
+
+    def close(self) -> None:
+        """End the server, everything it started, and its folder; returns when they are gone. Idempotent."""
+        if self._keeper.stdin is None or self._keeper.stdin.closed:
+            return
+        self._keeper.stdin.close()
+        try:
+            done = self._keeper.wait(_ENDED_WITHIN)
+        except subprocess.TimeoutExpired:
+            self._keeper.kill()
+            done = self._keeper.wait()
+        assert self._keeper.stdout is not None
+        self._keeper.stdout.close()
+        if done != 0 and self._pid:  # somebody killed the keeper: do what can be done without it
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL)
+        shutil.rmtree(str(self.server.folder), ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalProgress:
+    """What any process of this machine can see of a private server that is starting, in its folder."""
+
+    folder: Path
+
+    def ended(self) -> str | None:
+        """Return how it ended where it has."""
+        if not self.folder.is_dir():
+            return "was ended by the process that owns it"
+        exited = self.folder / "exited"
+        return f"exited with status {exited.read_text()}" if exited.is_file() else None
+
+    def last_lines(self) -> str:
+        """Return what it said last, on its output or in its log."""
+        return last_lines(self.folder / "output", *sorted((self.folder / "log").glob("*.log")))
+
+    def complete(self) -> bool:
+        """Return whether it has booted: the control socket is opened after the last boot step."""
+        return (self.folder / "control").exists()
+
+
+def _make_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="queuey-rabbitmq-"))
+    if len(os.fsencode(folder)) + len("/control") <= _SOCKET_PATH_LIMIT:
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="queuey-rabbitmq-", dir="/tmp"))
+
+
+def _write_files(folder: Path, node: int, distribution: int, epmd: int) -> dict[str, str]:
+    """Write what the server reads and return the environment that makes it read nothing else."""
+    for name in ("mnesia", "log"):
+        (folder / name).mkdir()
+    cookie = folder / ".erlang.cookie"
+    cookie.write_text(secrets.token_hex(16))
+    cookie.chmod(0o400)
+    for name, text in (
+        ("plugins", "[].\n"),
+        ("environment.conf", ""),  # or the system's rabbitmq-env.conf is read
+        ("rabbitmq.conf", _CONFIGURATION),
+        ("advanced.config", "[].\n"),
+    ):
+        (folder / name).write_text(text)
+    inherited = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+    return inherited | {
+        "LANG": "C.UTF-8",
+        "HOME": str(folder),
+        "RABBITMQ_NODENAME": f"queuey{node}@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(node),
+        "RABBITMQ_DIST_PORT": str(distribution),
+        "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_PID_FILE": str(folder / "pid"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+        "RABBITMQ_CONF_ENV_FILE": str(folder / "environment.conf"),
+        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+        "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": _ERLANG_FLAGS,
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "ERL_EPMD_PORT": str(epmd),
+        "RUNNING_UNDER_SYSTEMD": "true",  # the script then becomes the server: no shell stays in between
+    }
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+def _first_line(stream: IO[bytes] | None) -> str:
+    assert stream is not None
+    readable, _, _ = select.select([stream], [], [], _STARTED_WITHIN)
+    return stream.readline().decode(errors="replace").strip() if readable else ""
