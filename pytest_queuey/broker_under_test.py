@@ -16,8 +16,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_queuey.broker_node import BrokerNode
     from pytest_queuey.options import Settings
+    from pytest_queuey.own_vhost import OwnVhost
     from pytest_queuey.real_broker import ReadyBroker
     from pytest_queuey.shared_vhost import SharedVhost
     from queuey_fake import FakeBroker
@@ -103,8 +103,6 @@ class FakeUnderTest:
     def __init__(self, broker: FakeBroker) -> None:
         self.fake = broker
         """The FakeBroker itself, for what only it can do."""
-        self._closing = contextlib.ExitStack()
-        self._closing.callback(broker.close)
 
     @property
     def version(self) -> str:
@@ -118,9 +116,7 @@ class FakeUnderTest:
 
     def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
         """Return a new backend on it, over the link in memory; closed when the test ends."""
-        backend = self.fake.backend(options)
-        self._closing.callback(backend.close)
-        return backend
+        return self.fake.backend(options)
 
     def name(self, name: str) -> str:
         """Return the name itself: the broker is this test's alone."""
@@ -148,7 +144,7 @@ class FakeUnderTest:
 
     def close(self) -> None:
         """Close every backend, then the broker."""
-        self._closing.close()
+        self.fake.close()
 
 
 class RabbitMqUnderTest:
@@ -159,37 +155,29 @@ class RabbitMqUnderTest:
 
     def __init__(self, broker: ReadyBroker, settings: Settings) -> None:
         self.version = broker.version
-        self.url = broker.server.url
-        self._broker = broker
-        self._settings = settings
+        self._max_real_wait = settings.max_real_wait
         self._closing = contextlib.ExitStack()
-        self._own_vhost: str | None = None
-        self._shared_vhost: SharedVhost | None = None
+        self._vhost: OwnVhost | SharedVhost
         if broker.vhosts is not None:
-            self._own_vhost = broker.vhosts.take()
-            self._closing.callback(broker.vhosts.give_back, self._own_vhost)
-            self.url = broker.server.vhost_url(self._own_vhost)
+            self._vhost = broker.vhosts.take()
         else:
             from pytest_queuey.shared_vhost import SharedVhost
 
-            self._shared_vhost = SharedVhost(self.url)
-            self._closing.callback(self._shared_vhost.delete_queues)
+            self._vhost = SharedVhost(broker.server.url)
+        self._closing.callback(self._vhost.close)
+        self.url = self._vhost.url
 
     def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
         """Return a new backend on it, over AMQP; closed when the test ends."""
-        from queuey_rabbitmq import RabbitMqBackend, RabbitMqOptions
+        from queuey_rabbitmq import RabbitMqOptions
 
-        options = options or RabbitMqOptions()
-        if self._shared_vhost is not None:
-            backend = self._shared_vhost.backend(options)
-        else:
-            backend = RabbitMqBackend.with_options(self.url, options)
+        backend = self._vhost.backend(options or RabbitMqOptions())
         self._closing.callback(backend.close)
         return backend
 
     def name(self, name: str) -> str:
         """Return a name for a queue that no other test meets."""
-        return name if self._shared_vhost is None else f"{self._shared_vhost.prefix}{name}"
+        return self._vhost.name(name)
 
     def now_ms(self) -> int:
         """Return the clock of this machine, in ms since the epoch."""
@@ -198,12 +186,13 @@ class RabbitMqUnderTest:
     def advance(self, duration: timedelta | float) -> None:
         """Wait, really; fails the test where that is longer than the ini queuey_max_real_wait allows."""
         seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
-        allowed = self._settings.max_real_wait
-        if seconds > allowed:
+        if seconds < 0:
+            raise ValueError(f"time advances forwards, not by {duration!r}")
+        if seconds > self._max_real_wait:
             pytest.fail(
                 f"this test moves time by {seconds:g} s, and on a real broker that is really waited for: more than "
-                f"the {allowed:g} s that queuey_max_real_wait (--queuey-max-real-wait) allows. Make the durations of "
-                "the test shorter, raise that, or keep the test to the fake with "
+                f"the {self._max_real_wait:g} s that queuey_max_real_wait (--queuey-max-real-wait) allows. Make the "
+                f"durations of the test shorter, raise that, or keep the test to the fake with "
                 "@pytest.mark.queuey_broker('fake')."
             )
         if seconds > 0:
@@ -211,13 +200,11 @@ class RabbitMqUnderTest:
 
     def queue(self, name: str) -> QueueLook | None:
         """Return one queue as it is now, or None where there is none."""
-        node, vhost = self._inside()
-        return node.queue(vhost, name)
+        return self._vhost.queue(name)
 
     def queues(self) -> Sequence[QueueLook]:
-        """Return every queue as it is now."""
-        node, vhost = self._inside()
-        return node.queues(vhost)
+        """Return every queue as it is now; raises NotOnThisBrokerError in a shared virtual host."""
+        return self._vhost.queues()
 
     def pending(self) -> Sequence[Any]:
         """Raise NotOnThisBrokerError: RabbitMQ tells nobody when its messages are due."""
@@ -226,12 +213,3 @@ class RabbitMqUnderTest:
     def close(self) -> None:
         """Close every backend, then let the virtual host or the queues go."""
         self._closing.close()
-
-    def _inside(self) -> tuple[BrokerNode, str]:
-        if self._broker.node is None or self._own_vhost is None:
-            raise NotOnThisBrokerError(
-                f"queues of {self._broker.server.what} cannot be looked at without disturbing them: over AMQP only a "
-                "passive declare tells of a queue, and that renews its lease. Give the command that runs rabbitmqctl "
-                "for it: --queuey-rabbitmq-ctl='rabbitmqctl -n NODE'."
-            )
-        return self._broker.node, self._own_vhost

@@ -132,7 +132,7 @@ def queuey_broker(request: pytest.FixtureRequest, queuey_broker_kind: str) -> It
         from pytest_queuey.broker_under_test import FakeUnderTest
         from queuey_fake import FakeBroker
 
-        broker = FakeUnderTest(FakeBroker())
+        broker = FakeUnderTest(FakeBroker(wait_guard=settings.wait_guard))
     yield broker
     broker.close()
 

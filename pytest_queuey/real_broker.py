@@ -11,9 +11,9 @@ import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_queuey.broker_node import BrokerNode
+from pytest_queuey.own_vhost import VhostPool
 from pytest_queuey.sources.selection import Started, choose, wait_for
 from pytest_queuey.sources.server import RealServer, SourceError
-from pytest_queuey.vhosts import VhostPool
 
 if TYPE_CHECKING:
     from pytest_queuey.options import Settings

@@ -1,0 +1,75 @@
+"""Owns the virtual hosts that tests of one process get, a fresh one each: made in bulk, deleted in bulk.
+
+Refuses any virtual host that it did not make.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queuey_rabbitmq import RabbitMqBackend
+
+if TYPE_CHECKING:
+    from pytest_queuey.broker_node import BrokerNode, QueueState
+    from pytest_queuey.sources.server import RealServer
+    from queuey_rabbitmq import RabbitMqOptions
+
+
+class VhostPool:
+    """Virtual hosts of one server, each used by one test."""
+
+    def __init__(self, server: RealServer, node: BrokerNode, *, prefix: str) -> None:
+        self._server = server
+        self._node = node
+        self._prefix = f"{prefix}{secrets.token_hex(4)}-"  # processes of one run share the server
+        self._numbers = itertools.count(1)
+        self._fresh: list[str] = []
+        self._used: list[str] = []
+
+    def take(self) -> OwnVhost:
+        """Return an empty virtual host.
+
+        When new ones have to be made, those that earlier tests have left are deleted: a long run stays small. Who
+        owns the server deletes what is left at the end.
+        """
+        if not self._fresh:
+            used, self._used = self._used, []
+            self._node.delete_vhosts(used)
+            fresh = [f"{self._prefix}{next(self._numbers)}" for _ in range(self._node.control.batch)]
+            self._node.make_vhosts(fresh, user=self._server.user)
+            self._fresh = fresh
+        name = self._fresh.pop(0)
+        return OwnVhost(name, self._server.vhost_url(name), self._node, self._used)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnVhost:
+    """A virtual host of one test alone, on a node that can be asked from inside."""
+
+    vhost: str
+    url: str
+    _node: BrokerNode
+    _used: list[str]
+
+    def name(self, name: str) -> str:
+        """Return the name itself: nobody else is here."""
+        return name
+
+    def backend(self, options: RabbitMqOptions) -> RabbitMqBackend:
+        """Return a backend in this virtual host."""
+        return RabbitMqBackend.with_options(self.url, options)
+
+    def queue(self, name: str) -> QueueState | None:
+        """Return one queue as it is now, or None where there is none; renews no lease."""
+        return self._node.queue(self.vhost, name)
+
+    def queues(self) -> list[QueueState]:
+        """Return every queue as it is now, by name; renews no lease."""
+        return self._node.queues(self.vhost)
+
+    def close(self) -> None:
+        """Leave it to be deleted with others; nobody gets it again."""
+        self._used.append(self.vhost)
