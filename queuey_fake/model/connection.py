@@ -1,0 +1,97 @@
+"""A connection: its channels, its exclusive queues, and the outbox of what the broker says to its client.
+
+Owns no rule beyond what opening and closing brings with it. Knows no socket.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from queuey_fake.model import errors, events
+from queuey_fake.model.channel import Channel, ChannelState
+
+if TYPE_CHECKING:
+    from queuey_fake.model.broker import Broker
+    from queuey_fake.model.errors import ConnectionException
+    from queuey_fake.model.vhost import VHost
+
+CLIENT_CAPABILITIES = frozenset(
+    {
+        "authentication_failure_close",
+        "basic.nack",
+        "connection.blocked",
+        "consumer_cancel_notify",
+        "exchange_exchange_bindings",
+        "publisher_confirms",
+    }
+)
+
+
+class Connection:
+    """One client's connection. A front end takes its events from `outbox`, oldest first."""
+
+    def __init__(self, broker: Broker, vhost: VHost, *, number: int, user: str, capabilities: frozenset[str]) -> None:
+        self.broker = broker
+        self.vhost = vhost
+        self.number = number
+        self.user = user
+        self.capabilities = capabilities
+        self.channels: dict[int, Channel] = {}
+        self.outbox: deque[events.Event] = deque()
+        self.is_open = True
+
+    def send(self, event: events.Event) -> None:
+        """Put an event into the outbox."""
+        self.outbox.append(event)
+        self.broker.connections_with_output[self] = None
+
+    def open_channel(self, number: int) -> Channel:
+        """channel.open, with the number that the client picked; to open one twice closes the connection."""
+        existing = self.channels.get(number)
+        if existing is not None:
+            if existing.state is ChannelState.OPEN:
+                self.refuse(errors.channel_opened_twice(), 20, 10)
+                self.broker.deliver_mail()
+            return existing
+        channel = Channel(self, number)
+        if self.is_open:
+            self.channels[number] = channel
+            self.send(events.ChannelOpenOk(number))
+        else:
+            channel.state = ChannelState.CLOSED
+        return channel
+
+    def forget(self, channel: Channel) -> None:
+        """Let go of a channel that is closed; its number may be opened again."""
+        del self.channels[channel.number]
+
+    def refuse(self, refusal: ConnectionException, class_id: int, method_id: int) -> None:
+        """Close the connection for what its client did."""
+        self._end()
+        self.send(events.ConnectionClose(refusal.code, refusal.text, class_id, method_id))
+
+    def close(self) -> None:
+        """connection.close: what is not settled goes back, exclusive queues go, the reply follows."""
+        if self.is_open:
+            self._end()
+            self.send(events.ConnectionCloseOk())
+            self.broker.deliver_mail()
+
+    def lose(self) -> None:
+        """End the connection without a word, as when its socket is gone."""
+        if self.is_open:
+            self._end()
+            self.broker.deliver_mail()
+
+    def _end(self) -> None:
+        self.is_open = False
+        channels = list(self.channels.values())
+        for channel in channels:
+            if channel.state is ChannelState.OPEN:
+                channel.release()
+            channel.state = ChannelState.CLOSED
+        self.channels = {}
+        for queue in [queue for queue in self.vhost.queues.values() if queue.owner is self]:
+            queue.stop()
+        self.broker.forget(self)

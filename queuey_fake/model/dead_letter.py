@@ -1,0 +1,231 @@
+"""Dead-lettering as pure functions: what a message becomes when it dies, and where it must not go.
+
+Owns the death history (x-death, x-first-death-*, x-last-death-*) with its differences between versions, and the rule
+against cycles. Looks up no exchange and routes nothing.
+
+RabbitMQ 4 keeps the history beside the message and writes it into the headers when it delivers (mc:record_death,
+mc_amqpl:protocol_state); 3.10 rewrites the headers at each death (rabbit_dead_letter:make_msg).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from queuey_fake.model.fields import Field, Table, array, long, longstr, table, timestamp
+from queuey_fake.model.message import Death, DeathHistory, Message
+from queuey_fake.model.properties import Properties
+from queuey_fake.model.versions import Version
+
+REJECTED = "rejected"
+EXPIRED = "expired"
+MAXLEN = "maxlen"
+DELIVERY_LIMIT = "delivery_limit"
+
+
+def dead_lettered(
+    message: Message,
+    *,
+    reason: str,
+    queue: str,
+    exchange: str,
+    routing_key: str | None,
+    delivery_count: int,
+    now_ms: int,
+    version: Version,
+) -> Message:
+    """Return what the message becomes that dies in the queue and goes to the exchange.
+
+    Without `routing_key` it keeps all its keys, those of a BCC header that is long gone included (scenario
+    dlx_header_bcc_property_gone). Its expiration is gone, all other properties stay.
+    """
+    keys = message.routing_keys if routing_key is None else (routing_key,)
+    history = None
+    properties = message.properties
+    if version.trusts_published_x_death:
+        properties = _with_x_death(message, reason=reason, queue=queue, keep_cc=routing_key is None, now_ms=now_ms)
+    else:
+        history = _recorded(message, reason=reason, queue=queue, now_ms=now_ms)
+    return Message(
+        message.number,
+        exchange,
+        keys[0],
+        keys,
+        properties,
+        message.body,
+        bcc=message.bcc,
+        deaths=history,
+        delivery_count=delivery_count,
+    )
+
+
+def cycle_check(message: Message, reason: str) -> Callable[[str], bool] | None:
+    """Return what tells of a target queue whether the dead-lettered message must not go there; None where it may.
+
+    It must not go where it has died, unless it was rejected since (rabbit_dead_letter:detect_cycles). A death by
+    rejection is never cut.
+    """
+    if reason == REJECTED:
+        return None
+    deaths = _known_deaths(message)
+
+    def is_cycle(queue: str) -> bool:
+        for died_in, died_of in deaths:
+            if died_of == REJECTED or died_of is None:
+                return False
+            if died_in == queue:
+                return True
+        return False
+
+    return is_cycle
+
+
+def delivered_properties(message: Message) -> Properties:
+    """Return the properties as RabbitMQ 4 delivers them: with the history that it keeps beside the message."""
+    history = message.deaths
+    if history is None:
+        return message.properties
+    last = history.deaths[0]
+    headers = {
+        **(message.properties.headers or {}),
+        "x-death": array([table(_death_table(death)) for death in history.deaths]),
+        "x-first-death-exchange": longstr(history.first.exchange),
+        "x-first-death-queue": longstr(history.first.queue),
+        "x-first-death-reason": longstr(history.first.reason),
+        "x-last-death-exchange": longstr(history.last_exchange),
+        "x-last-death-queue": longstr(last.queue),
+        "x-last-death-reason": longstr(last.reason),
+    }
+    return message.properties.replace(headers=headers, expiration=None)
+
+
+# RabbitMQ 4
+
+
+def _recorded(message: Message, *, reason: str, queue: str, now_ms: int) -> DeathHistory:
+    """Return the history with one more death; a repeated (queue, reason) is counted and comes to the front."""
+    exchange = message.exchange
+    old = message.deaths
+    if old is not None:
+        for place, death in enumerate(old.deaths):
+            if death.queue == queue and death.reason == reason:
+                others = old.deaths[:place] + old.deaths[place + 1 :]
+                return DeathHistory((replace(death, count=death.count + 1), *others), old.first, exchange)
+    keys = message.routing_keys
+    if message.bcc:
+        keys = _without(keys, message.bcc)
+    death = Death(queue, reason, exchange, keys, now_ms, message.expiration_ms)
+    if old is None:
+        return DeathHistory((death,), death, exchange)
+    return DeathHistory((death, *old.deaths), old.first, exchange)
+
+
+def _without(keys: tuple[str, ...], taken: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys without the first occurrence of each of the others (Erlang's --)."""
+    left = list(keys)
+    for key in taken:
+        if key in left:
+            left.remove(key)
+    return tuple(left)
+
+
+def _death_table(death: Death) -> Table:
+    entry: Table = {}
+    if death.original_expiration_ms is not None:
+        entry["original-expiration"] = longstr(str(death.original_expiration_ms))
+    entry["count"] = long(death.count)
+    entry["reason"] = longstr(death.reason)
+    entry["queue"] = longstr(death.queue)
+    entry["time"] = timestamp(death.first_time_ms // 1000)
+    entry["exchange"] = longstr(death.exchange)
+    entry["routing-keys"] = array([longstr(key) for key in death.routing_keys])
+    return entry
+
+
+def _known_deaths(message: Message) -> list[tuple[Any, Any]]:
+    """Return the queues and reasons of all deaths, the most recent first; (None, None) for what no broker wrote."""
+    if message.deaths is not None:
+        return [(death.queue, death.reason) for death in message.deaths.deaths]
+    headers = message.properties.headers
+    entries = headers.get("x-death") if headers else None
+    if entries is None or entries.type != "array":
+        return []
+    return [
+        (_text(entry.value, "queue"), _text(entry.value, "reason") or "") if entry.type == "table" else (None, None)
+        for entry in entries.value
+    ]
+
+
+# RabbitMQ 3.10
+
+
+def _with_x_death(message: Message, *, reason: str, queue: str, keep_cc: bool, now_ms: int) -> Properties:
+    headers: Table = dict(message.properties.headers or {})
+    entry: Table = {
+        "reason": longstr(reason),
+        "queue": longstr(queue),
+        "time": timestamp(now_ms // 1000),
+        "exchange": longstr(message.exchange),
+        "routing-keys": array([longstr(key) for key in _without(message.routing_keys, message.bcc)]),
+    }
+    expiration = message.properties.expiration
+    if expiration is not None:
+        entry["original-expiration"] = longstr(expiration)
+    current = headers.get("x-death")
+    if current is None:
+        headers["x-first-death-exchange"] = longstr(message.exchange)
+        headers["x-first-death-queue"] = longstr(queue)
+        headers["x-first-death-reason"] = longstr(reason)
+        headers["x-death"] = array([table({"count": long(1), **entry})])
+    elif current.type != "array":
+        # Clients that turn all header values into strings send such (rabbitmq-server issue 767).
+        headers["x-death"] = array([table({"count": long(1), **entry})])
+    else:
+        headers["x-death"] = array(_prepended(current.value, entry))
+    if not keep_cc:
+        headers.pop("CC", None)
+    return message.properties.replace(headers=headers, expiration=None)
+
+
+def _prepended(entries: tuple[Field, ...], entry: Table) -> list[Field]:
+    """Return the entries with the current one in front, its keys sorted.
+
+    group_by_queue_and_reason folds two or more entries into their reverse, each (queue, reason) once (scenario
+    dlx_xdeath_chain). An entry of the same queue and reason is counted, and stays as it was otherwise.
+    """
+    grouped = list(entries) if len(entries) < 2 else _reversed_groups(entries)  # noqa: PLR2004  as RabbitMQ's clauses
+    key = _queue_and_reason(entry)
+    others = [other for other in grouped if _queue_and_reason(other.value) != key]
+    same = [other for other in grouped if _queue_and_reason(other.value) == key]
+    counted = _counted(same[0].value, 1) if same else {"count": long(1), **entry}
+    return [table(dict(sorted(counted.items()))), *others]
+
+
+def _reversed_groups(entries: tuple[Field, ...]) -> list[Field]:
+    groups: dict[tuple[Any, Any], Field] = {}
+    sizes: dict[tuple[Any, Any], int] = {}
+    for entry in entries:
+        key = _queue_and_reason(entry.value)
+        groups.setdefault(key, entry)
+        sizes[key] = sizes.get(key, 0) + 1
+    return [
+        entry if "count" in entry.value else table({"count": long(sizes[key]), **entry.value})
+        for key, entry in reversed(groups.items())
+    ]
+
+
+def _counted(entry: Table, more: int) -> Table:
+    count = entry.get("count")
+    if count is None:
+        return {"count": long(more), **entry}
+    return {**entry, "count": long(count.value + more)}
+
+
+def _queue_and_reason(entry: Any) -> tuple[Any, Any]:
+    return _text(entry, "queue"), _text(entry, "reason")
+
+
+def _text(entry: Any, key: str) -> Any:
+    field = entry.get(key) if isinstance(entry, dict) else None
+    return field.value if field is not None else None

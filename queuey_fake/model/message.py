@@ -1,0 +1,93 @@
+"""A message as it travels, and its place in one queue.
+
+Owns what routing and delivery need to know of a message besides its octets. A `Message` is shared by all queues that
+hold it and never changed; a dead-lettered message is a new one. A `QueuedMessage` belongs to one queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from queuey_fake.model.properties import Properties
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """One entry of a message's death history, as RabbitMQ 4 keeps it (mc:record_death)."""
+
+    queue: str
+    reason: str
+    exchange: str
+    routing_keys: tuple[str, ...]
+    first_time_ms: int
+    original_expiration_ms: int | None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeathHistory:
+    """All deaths of a message, the most recent first, and which came first of all."""
+
+    deaths: tuple[Death, ...]
+    first: Death
+    last_exchange: str
+
+
+class Message:
+    """One message. `routing_keys` are the key it was published with, then those of its CC and BCC headers.
+
+    `number` stays the same when the message is dead-lettered. `deaths` is None until RabbitMQ 4 dead-letters it; 3.10
+    writes the history into the headers. `delivery_count` is how often 4.3 saw it rejected or returned by a close.
+    """
+
+    __slots__ = (
+        "bcc",
+        "body",
+        "deaths",
+        "delivery_count",
+        "exchange",
+        "expiration_ms",
+        "number",
+        "properties",
+        "routing_key",
+        "routing_keys",
+    )
+
+    def __init__(  # noqa: PLR0913  one for each part of a message; called for every publish
+        self,
+        number: int,
+        exchange: str,
+        routing_key: str,
+        routing_keys: tuple[str, ...],
+        properties: Properties,
+        body: bytes,
+        *,
+        expiration_ms: int | None = None,
+        bcc: tuple[str, ...] = (),
+        deaths: DeathHistory | None = None,
+        delivery_count: int = 0,
+    ) -> None:
+        self.number = number
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.routing_keys = routing_keys
+        self.properties = properties
+        self.body = body
+        self.expiration_ms = expiration_ms
+        self.bcc = bcc
+        self.deaths = deaths
+        self.delivery_count = delivery_count
+
+
+class QueuedMessage:
+    """A message in one queue. `sequence` is its place there, kept when it is delivered and requeued."""
+
+    __slots__ = ("deadline_ms", "delivery_count", "level", "message", "redelivered", "sequence")
+
+    def __init__(self, message: Message, sequence: int, deadline_ms: int | None, level: int) -> None:
+        self.message = message
+        self.sequence = sequence
+        self.deadline_ms = deadline_ms
+        self.level = level
+        self.redelivered = False
+        self.delivery_count = message.delivery_count

@@ -1,0 +1,278 @@
+"""A virtual host: its exchanges, queues and bindings, and the way of a message from one to the others.
+
+Owns declaring, deleting and binding with their checks, routing over exchanges behind exchanges and alternate exchanges,
+and what goes with a queue or exchange that goes. Knows no channel and writes no reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from queuey_fake.model import arguments as queue_arguments
+from queuey_fake.model import dead_letter, errors, exchanges
+from queuey_fake.model.arguments import QueueProperties
+from queuey_fake.model.bindings import Binding, Bindings, Destination
+from queuey_fake.model.fields import Table, octets_of
+from queuey_fake.model.message import Message
+from queuey_fake.model.names import Names
+from queuey_fake.model.queue import Queue, QueueIdentity
+
+if TYPE_CHECKING:
+    from queuey_fake.model.exchanges import Exchange
+    from queuey_fake.model.observer import Observer
+    from queuey_fake.model.timers import Timers
+    from queuey_fake.model.versions import Version
+
+Post = Callable[[Callable[[Any], object], Any], None]
+
+
+class VHost:
+    """One virtual host. `post` has a call made after the operation at work is done, in order of posting."""
+
+    def __init__(self, name: str, *, timers: Timers, version: Version, names: Names, post: Post) -> None:
+        self.name = name
+        self.timers = timers
+        self.version = version
+        self.observer: Observer | None = None
+        self.exchanges: dict[str, Exchange] = {}
+        self.queues: dict[str, Queue] = {}
+        self.bindings = Bindings()
+        self._names = names
+        self._post = post
+        for exchange, type_ in exchanges.PREDECLARED:
+            self.exchanges[exchange] = exchanges.new_exchange(
+                exchange,
+                type_,
+                durable=True,
+                auto_delete=False,
+                internal=exchange == "amq.rabbitmq.trace",
+                arguments={},
+                vhost=name,
+            )
+
+    # ------------------------------------------------------------------------------------------------ routing
+
+    def exchange(self, name: str) -> Exchange:
+        """Return the exchange. Raises ChannelException where there is none."""
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise errors.not_found("exchange", name, self.name)
+        return exchange
+
+    def has_exchange(self, name: str) -> bool:
+        """Return whether there is such an exchange."""
+        return name in self.exchanges
+
+    def route(self, exchange: Exchange, message: Message) -> list[Queue]:
+        """Return the queues that get the message, each once, in the order of their names (rabbit_exchange:route)."""
+        if not exchange.name:
+            keys: Iterable[str] = message.routing_keys
+            if len(message.routing_keys) > 1:
+                keys = sorted(set(keys), key=octets_of)
+            return [queue for key in keys if (queue := self.queues.get(key)) is not None]
+        seen = {exchange.name}
+        work = [exchange]
+        found: set[str] = set()
+        while work:
+            for kind, name in self._destinations(work.pop(), message):
+                if kind == "queue":
+                    found.add(name)
+                elif name not in seen:
+                    seen.add(name)
+                    if name in self.exchanges:
+                        work.append(self.exchanges[name])
+        return [self.queues[name] for name in sorted(found, key=octets_of)]
+
+    def _destinations(self, exchange: Exchange, message: Message) -> list[Destination]:
+        headers = message.properties.headers if exchange.type == "headers" else None
+        found = [destination for key in message.routing_keys for destination in exchange.matcher.match(key, headers)]
+        if not found and exchange.alternate_exchange is not None:
+            return [Destination("exchange", exchange.alternate_exchange)]
+        return found
+
+    def dead_letter(self, message: Message, queue: Queue, *, reason: str, delivery_count: int) -> None:
+        """Route a dead message through the queue's dead-letter exchange; it arrives after this operation."""
+        exchange = queue.settings.dead_letter_exchange
+        assert exchange is not None, "dead-lettering from a queue without a dead-letter exchange"
+        dead = dead_letter.dead_lettered(
+            message,
+            reason=reason,
+            queue=queue.name,
+            exchange=exchange,
+            routing_key=queue.settings.dead_letter_routing_key,
+            delivery_count=delivery_count,
+            now_ms=self.timers.now_ms,
+            version=self.version,
+        )
+        targets = self.route(self.exchanges[exchange], dead)
+        is_cycle = dead_letter.cycle_check(dead, reason) if targets else None
+        has_target = False
+        for target in targets:
+            if is_cycle is not None and is_cycle(target.name):
+                self._report("dropped", dead, target.name, "dead-letter cycle")
+                continue
+            has_target = True
+            self._report("dead-lettered", dead, target.name, reason)
+            self._post(target.publish, dead)
+        if not has_target:
+            self._report("dropped", dead, queue.name, f"{reason}, and the dead-letter exchange leads to no queue")
+
+    def _report(self, what: str, message: Message, queue: str, detail: str) -> None:
+        if self.observer is not None:
+            self.observer.report(what, message, queue=queue, detail=detail, at_ms=self.timers.now_ms)
+
+    # ------------------------------------------------------------------------------------------------ queues
+
+    def queue(self, name: str) -> Queue:
+        """Return the queue. Raises ChannelException where there is none."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise errors.not_found("queue", name, self.name)
+        return queue
+
+    def accessible_queue(self, name: str, connection: object) -> Queue:
+        """Return the queue. Raises ChannelException where there is none or it is another connection's."""
+        queue = self.queue(name)
+        if queue.owner is not None and queue.owner is not connection:
+            raise errors.resource_locked(name, self.name)
+        return queue
+
+    def declare_queue(self, name: str, properties: QueueProperties, connection: object) -> Queue:
+        """Return the queue, made if there was none; an empty name asks for a made-up one.
+
+        Raises ChannelException or ConnectionException for what is refused or differs from the first declaration.
+        """
+        if not name:
+            name = self._names.queue()
+        elif name.startswith("amq."):
+            raise errors.reserved_prefix("queue", name)
+        owner = connection if properties.exclusive else None
+        current = self.queues.get(name)
+        if current is not None:
+            if current.owner is not owner:
+                raise errors.resource_locked(name, self.name)
+            queue_arguments.assert_equivalent(
+                current.identity.properties, properties, queue=name, vhost=self.name, version=self.version
+            )
+            current.renew_lease()
+            return current
+        settings = queue_arguments.queue_settings(properties, queue=name, vhost=self.name, version=self.version)
+        queue = Queue(QueueIdentity(name, properties, settings, owner), self)
+        self.queues[name] = queue
+        return queue
+
+    def queue_stopped(self, queue: Queue) -> None:
+        """Take a queue out that is gone, with its bindings, and tell the channels that know it."""
+        del self.queues[queue.name]
+        self._unbind_destination(Destination("queue", queue.name))
+        consumers = [*queue.consumers.active]
+        for record in queue.consumers.records.values():
+            consumers += record.blocked
+        for consumer in sorted(consumers, key=lambda each: octets_of(each.tag)):
+            self._post(consumer.mailbox.consumer_gone, consumer)
+        for mailbox in queue.consumers.records:
+            mailbox.queue_gone(queue)
+
+    # ------------------------------------------------------------------------------------------------ exchanges
+
+    def declare_exchange(
+        self, name: str, type_: str, *, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+    ) -> None:
+        """Make the exchange, or compare with the one there is."""
+        exchanges.check_type(type_, version=self.version)
+        if not name:
+            raise errors.default_exchange_operation()
+        current = self.exchanges.get(name)
+        if current is None:
+            if name.startswith("amq."):
+                raise errors.reserved_prefix("exchange", name)
+            self.exchanges[name] = exchanges.new_exchange(
+                name,
+                type_,
+                durable=durable,
+                auto_delete=auto_delete,
+                internal=internal,
+                arguments=arguments,
+                vhost=self.name,
+            )
+            return
+        exchanges.assert_equivalent(
+            current,
+            type_=type_,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+            vhost=self.name,
+        )
+
+    def check_exchange(self, name: str) -> None:
+        """Raise ChannelException unless there is such an exchange, and not the default one (passive declaration)."""
+        if not name:
+            raise errors.default_exchange_operation()
+        self.exchange(name)
+
+    def delete_exchange(self, name: str, *, if_unused: bool) -> None:
+        """Delete the exchange; one that there is not is deleted already."""
+        if not name:
+            raise errors.default_exchange_operation()
+        if name.startswith("amq."):
+            raise errors.system_exchange_deletion(name, self.name)
+        if name not in self.exchanges:
+            return
+        if if_unused and self.bindings.has_source(name):
+            raise errors.in_use("exchange", name, self.name)
+        self._remove_exchange(name)
+
+    def _remove_exchange(self, name: str) -> None:
+        exchange = self.exchanges.pop(name)
+        for binding in self.bindings.of_source(exchange.name):
+            self.bindings.remove(binding)
+        self._unbind_destination(Destination("exchange", name))
+
+    # ------------------------------------------------------------------------------------------------ bindings
+
+    def bind(
+        self, source: str, destination: Destination, *, routing_key: str, arguments: Table, connection: object
+    ) -> None:
+        """Add a binding; one that there is stays. The exchange is checked before the queue (scenario bind_errors)."""
+        self._check_not_default(source, destination)
+        exchange = self.exchange(source)
+        self._check_destination(destination, connection)
+        exchange.matcher.check(arguments)
+        binding = Binding(source, routing_key, destination, arguments)
+        if self.bindings.add(binding):
+            exchange.matcher.add(binding)
+
+    def unbind(self, source: str, destination: Destination, *, routing_key: str, arguments: Table) -> None:
+        """Take a binding away; none that there is not, nor a missing end, is an error."""
+        self._check_not_default(source, destination)
+        binding = Binding(source, routing_key, destination, arguments)
+        if self.bindings.remove(binding):
+            self._removed(binding)
+
+    @staticmethod
+    def _check_not_default(source: str, destination: Destination) -> None:
+        if not source or destination == ("exchange", ""):
+            raise errors.default_exchange_operation()
+
+    def _check_destination(self, destination: Destination, connection: object) -> None:
+        if destination.kind == "queue":
+            self.accessible_queue(destination.name, connection)
+        else:
+            self.exchange(destination.name)
+
+    def _unbind_destination(self, destination: Destination) -> None:
+        for binding in self.bindings.of_destination(destination):
+            self.bindings.remove(binding)
+            self._removed(binding)
+
+    def _removed(self, binding: Binding) -> None:
+        """Let the source forget the binding; an auto-delete exchange goes with its last one (maybe_auto_delete)."""
+        source = self.exchanges.get(binding.source)
+        if source is None:
+            return
+        source.matcher.remove(binding)
+        if source.auto_delete and not self.bindings.has_source(source.name):
+            self._remove_exchange(source.name)
