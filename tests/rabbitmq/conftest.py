@@ -1,0 +1,137 @@
+"""The lane that needs a real RabbitMQ: QUEUEY_RABBITMQ_URL says where it is, and without it these tests fail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+from uuid import uuid4
+
+import pika
+import pytest
+
+from queuey_rabbitmq import amqp
+from queuey_rabbitmq.pika_link import LinkSettings, PikaLink
+
+HERE = Path(__file__).parent
+TIMEOUT_S = 10
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "rabbitmq: needs a real RabbitMQ")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.rabbitmq)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_url() -> str:
+    url = os.environ.get("QUEUEY_RABBITMQ_URL")
+    if not url:
+        pytest.fail("set QUEUEY_RABBITMQ_URL to the URL of a RabbitMQ whose queues may be used", pytrace=False)
+    return url
+
+
+class Probe:
+    """The smallest session: one connection, whose events a test takes one by one."""
+
+    def __init__(self, link: PikaLink) -> None:
+        self.link = link
+        self.events: SimpleQueue[amqp.Event] = SimpleQueue()
+        self.turns: list[list[amqp.Event]] = [[]]
+        self.connection: amqp.Connection
+        self.channels = 0
+        link.attach(self)
+
+    def end_of_turn(self) -> None:
+        self.turns.append([])
+
+    def next_deadline_ms(self) -> int | None:
+        return None
+
+    def on_time(self) -> None:
+        raise AssertionError("there is no deadline")
+
+    def abandon(self, error: BaseException) -> None:
+        self.death = error
+
+    def on_event(self, event: amqp.Event) -> None:
+        self.turns[-1].append(event)
+        self.events.put(event)
+
+    def in_turn(self, function: Callable[..., Any], *args: Any) -> Any:
+        future: Future[Any] = Future()
+
+        def step() -> None:
+            self.link.resolve(future, function(*args))
+
+        self.link.run(step)
+        return self.link.wait(future, self.link.monotonic_ms() + TIMEOUT_S * 1000)
+
+    def connect(self) -> amqp.Event:
+        self.connection = self.in_turn(self.link.open, "probe", self.on_event)
+        return self.next()
+
+    def send(self, *commands: amqp.Command) -> None:
+        self.in_turn(self.connection.send, commands)
+
+    def open_channel(self, *, confirms: bool = True) -> int:
+        self.channels += 1
+        self.send(amqp.OpenChannel(self.channels, confirms))
+        assert self.next() == amqp.ChannelOpened(self.channels)
+        return self.channels
+
+    def next(self) -> amqp.Event:
+        return self.events.get(timeout=TIMEOUT_S)
+
+    def nothing_comes(self) -> bool:
+        """Whether all is quiet once the broker has answered everything before a round trip on a new channel."""
+        self.open_channel()
+        try:
+            raise AssertionError(f"came: {self.events.get_nowait()}")
+        except Empty:
+            return True
+
+
+@pytest.fixture
+def make_probe(rabbitmq_url: str) -> Iterator[Callable[..., Probe]]:
+    probes = []
+
+    def make(url: str = rabbitmq_url, **settings: Any) -> Probe:
+        probes.append(Probe(PikaLink(LinkSettings(url=url, **settings))))
+        return probes[-1]
+
+    yield make
+    for probe in probes:
+        probe.link.close(2_000)
+
+
+@pytest.fixture
+def probe(make_probe: Callable[..., Probe]) -> Probe:
+    """A probe whose connection is open."""
+    probe = make_probe()
+    assert isinstance(probe.connect(), amqp.ConnectionOpened)
+    return probe
+
+
+@pytest.fixture
+def operator(rabbitmq_url: str) -> Iterator[pika.adapters.blocking_connection.BlockingChannel]:
+    """A channel beside the link, to look and to interfere."""
+    connection = pika.BlockingConnection(pika.URLParameters(rabbitmq_url))
+    yield connection.channel()
+    connection.close()
+
+
+@pytest.fixture
+def queue(operator: pika.adapters.blocking_connection.BlockingChannel) -> Iterator[str]:
+    """A durable queue of this test's own."""
+    name = f"queuey-test-{uuid4()}"
+    operator.queue_declare(name, durable=True)
+    yield name
+    operator.queue_delete(name)

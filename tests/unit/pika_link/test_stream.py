@@ -1,0 +1,79 @@
+"""What leans on the inside of pika: that it fits the pika that is installed, and what happens with one it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.select_connection import IOLoop
+
+from queuey_rabbitmq.pika_link import stream
+
+
+@pytest.fixture
+def connection(make_loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that never connects, and what it hands to its transport."""
+    connection = stream.CoalescingConnection(pika.ConnectionParameters(), custom_ioloop=make_loop())
+    connection.pieces = []
+    monkeypatch.setattr(pika.SelectConnection, "_adapter_emit_data", lambda self, data: self.pieces.append(data))
+    return connection
+
+
+@pytest.fixture
+def make_loop() -> None:
+    loop = IOLoop()
+    yield lambda: loop
+    loop.close()
+
+
+def test_the_installed_pika_can_be_coalesced() -> None:
+    assert stream.CONNECTION_CLASS is stream.CoalescingConnection
+    assert stream._can_coalesce()
+
+
+@pytest.mark.parametrize("hook", [None, lambda *_: None])
+def test_a_pika_with_another_hook_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch, hook: Any) -> None:
+    monkeypatch.setattr(pika.SelectConnection, "_adapter_emit_data", hook)
+    assert not stream._can_coalesce()
+
+
+def test_frames_leave_in_order_as_one_piece(connection: Any) -> None:
+    for frame in (b"a", b"bc", b"d"):
+        connection._adapter_emit_data(frame)
+    assert connection.pieces == []
+    connection.flush()
+    connection.flush()
+    assert connection.pieces == [b"abcd"]
+
+
+def test_pieces_stay_small_and_large_frames_alone(connection: Any) -> None:
+    large = b"x" * stream.MAX_JOINED_BYTES
+    half = b"y" * (stream.MAX_JOINED_BYTES // 2)
+    for frame in (b"a", large, b"b", half, half, b"c"):
+        connection._adapter_emit_data(frame)
+    connection.flush()
+    assert connection.pieces == [b"a", large, b"b" + half, half + b"c"]
+
+
+def test_frames_of_a_closed_connection_are_dropped(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection._adapter_emit_data(b"late")
+    monkeypatch.setattr(pika.SelectConnection, "is_closed", True)
+    connection.flush()
+    monkeypatch.undo()
+    connection.flush()
+    assert connection.pieces == []
+
+
+def test_a_pika_that_is_not_coalesced_needs_no_flush(make_loop: Any) -> None:
+    connection = pika.SelectConnection(pika.ConnectionParameters(), custom_ioloop=make_loop())
+    stream.flusher(connection)()
+
+
+def test_a_pika_without_the_inner_way_to_drop_is_closed(make_loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = pika.SelectConnection(pika.ConnectionParameters(), custom_ioloop=make_loop())
+    monkeypatch.setattr(pika.SelectConnection, "_terminate_stream", None)
+    closed = []
+    monkeypatch.setattr(connection, "close", lambda: closed.append(True))
+    stream.drop(connection, pika.exceptions.AMQPConnectionError("on purpose"))
+    assert closed == [True]
