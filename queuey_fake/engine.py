@@ -16,11 +16,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from queuey_fake.clock import MS_PER_SECOND, Clock, ManualClock
 from queuey_fake.model.broker import Broker
 from queuey_fake.model.connection import Connection
+
+T = TypeVar("T")
 
 WAIT_GUARD_S = 10.0
 """Real seconds after which a thread that waits in virtual time gives up."""
@@ -85,9 +87,9 @@ class Engine:
             completions = self._take_completions()
         self._complete(completions)
 
-    def look(self, read: Callable[[], Any]) -> Any:
+    def look(self, read: Callable[[], T]) -> T:
         """Read something of the model, caught up with the clock; nothing may be changed."""
-        answer: list[Any] = []
+        answer: list[T] = []
         self.run(lambda: answer.append(read()))
         return answer[0]
 
@@ -123,7 +125,9 @@ class Engine:
         model, owners = self.model, self._owners
         while True:
             while model.connections_with_output:
-                for connection in model.take_connections_with_output():
+                talking = list(model.connections_with_output)
+                model.connections_with_output.clear()
+                for connection in talking:
                     owner = owners.get(connection)
                     if owner is None:
                         connection.outbox.clear()

@@ -184,7 +184,9 @@ class InProcessConnection:
         """What does not come from the model's outbox."""
         self.model = engine.model.connect()
         engine.own(self.model, link)
-        self._reports.append(amqp.ConnectionOpened({"product": "RabbitMQ", "version": engine.model.version}))
+        self._reports.append(
+            amqp.ConnectionOpened({"product": "RabbitMQ", "version": engine.model.version.release})
+        )
 
     def send(self, commands: Sequence[amqp.Command]) -> None:
         """Do the commands on the model, in order."""
@@ -267,9 +269,7 @@ class InProcessConnection:
             case events.Nack(channel, delivery_tag, multiple):
                 self._on_event(amqp.Nacked(channel, delivery_tag, multiple))
             case events.Return(channel, code, text, exchange, routing_key, properties):
-                self._on_event(
-                    amqp.Returned(channel, code, text, exchange, routing_key, properties.message_id)
-                )
+                self._on_event(amqp.Returned(channel, code, text, exchange, routing_key, properties.message_id))
             case events.QueueDeclareOk(channel, queue, message_count, consumer_count):
                 self._on_event(amqp.QueueDeclared(channel, queue, message_count, consumer_count))
             case events.ChannelOpenOk(channel):

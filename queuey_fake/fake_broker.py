@@ -1,0 +1,130 @@
+"""FakeBroker: what a test holds. A RabbitMQ in memory with a clock that can be moved.
+
+Puts together the model, the engine that drives it, and the doors to it; has no rule of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from queuey_fake.clock import Clock, ManualClock, duration_ms
+from queuey_fake.engine import WAIT_GUARD_S, Engine
+from queuey_fake.model.broker import Broker
+from queuey_fake.model.snapshots import Pending
+
+if TYPE_CHECKING:
+    from queuey_fake.inspection import QueueView
+    from queuey_rabbitmq import RabbitMqBackend, RabbitMqOptions
+
+
+class FakeBroker:
+    """A RabbitMQ in memory: of the given version, permitting the given deprecated features, living by the clock.
+
+    `version` is "3.10", "4.0" or "4.3"; `permit` names deprecated features as rabbitmq.conf does
+    ("transient_nonexcl_queues"). Without a clock it has a ManualClock that starts at the present. The thread that
+    makes it is the one whose waits move virtual time.
+    """
+
+    def __init__(
+        self,
+        version: str = "4.3",
+        *,
+        permit: Iterable[str] = (),
+        clock: Clock | None = None,
+        wait_guard: float = WAIT_GUARD_S,
+    ) -> None:
+        self.clock: Clock = clock if clock is not None else ManualClock()
+        self.version = version
+        self._engine = Engine(
+            Broker(version=version, permit=frozenset(permit), now_ms=self.clock.now_ms()),
+            self.clock,
+            wait_guard_s=wait_guard,
+        )
+        self._backends: list[RabbitMqBackend] = []
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        now = datetime.fromtimestamp(self.now_ms() / 1000, UTC).isoformat()
+        return f"<FakeBroker of RabbitMQ {self.version} at {now}>"
+
+    def now_ms(self) -> int:
+        """Return the broker's time, in ms since the epoch."""
+        return self.clock.now_ms()
+
+    def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
+        """Connect a backend: the one that runs in production, over the in-process link.
+
+        It is closed with the broker at the latest.
+        """
+        from queuey_fake.link import InProcessLink
+        from queuey_rabbitmq.backend import RabbitMqBackend
+
+        made: list[RabbitMqBackend] = []
+        link = InProcessLink(
+            self._engine,
+            explain_wait=self._explain_wait,
+            on_close=lambda: self._backends.remove(made[0]) if made else None,
+        )
+        backend = RabbitMqBackend(link, options)
+        made.append(backend)
+        self._backends.append(backend)
+        return backend
+
+    def advance(self, duration: timedelta | float) -> None:
+        """Move time on (timedelta or seconds); everything due happens, each thing at its own instant.
+
+        Raises ValueError on a clock that moves by itself, and for a negative duration.
+        """
+        if not isinstance(self.clock, ManualClock):
+            raise ValueError("this broker lives by a clock that moves by itself: it cannot be advanced")  # noqa: TRY004 -- the value of the clock is wrong for this, not the type of an argument
+        ms = duration_ms(duration)
+        if ms < 0:
+            raise ValueError(f"time advances forwards, not by {duration!r}")
+        self.clock.move_to_ms(self.clock.now_ms() + ms)
+
+    def queue(self, name: str) -> QueueView | None:
+        """Return what a queue is like now, or None where there is none; renews no lease."""
+        from queuey_fake.inspection import queue_view
+
+        snapshot = self._engine.look(lambda: self._engine.model.queue_snapshot(name))
+        return None if snapshot is None else queue_view(snapshot)
+
+    def queues(self) -> list[QueueView]:
+        """Return what every queue is like now, by name; renews no lease."""
+        from queuey_fake.inspection import queue_view
+
+        return [queue_view(snapshot) for snapshot in self._engine.look(self._engine.model.queue_snapshots)]
+
+    def pending(self) -> list[Pending]:
+        """Return what is due and when, soonest first: messages that expire, queues that expire."""
+        pending: list[Pending] = self._engine.look(self._engine.model.pending)
+        return pending
+
+    def close(self) -> None:
+        """Close every backend of this broker, and forget everything it holds. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for backend in list(self._backends):
+            backend.close()
+        self._engine.close()
+
+    def _explain_wait(self) -> str:
+        pending = self.pending()
+        if not pending:
+            return "nothing is held and nothing is due."
+        lines = [f"  {item}" for item in pending[:10]]
+        if len(pending) > len(lines):
+            lines.append(f"  ... and {len(pending) - len(lines)} more")
+        return "what is due:\n" + "\n".join(lines)

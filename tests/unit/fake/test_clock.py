@@ -1,0 +1,90 @@
+"""A manual clock moves only when told to, and stops wherever something is due."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from queuey_fake.clock import ManualClock, duration_ms, epoch_ms
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Recorder:
+    """A participant with instants at which something is due, that notes when it is told of a move."""
+
+    def __init__(self, clock: ManualClock, *due_s: float) -> None:
+        self.clock = clock
+        self.due = sorted(epoch_ms(START) + round(seconds * 1000) for seconds in due_s)
+        self.seen: list[float] = []
+
+    def next_due_ms(self) -> int | None:
+        return self.due[0] if self.due else None
+
+    def clock_moved(self) -> None:
+        now = self.clock.now_ms()
+        self.seen.append((now - epoch_ms(START)) / 1000)
+        self.due = [due for due in self.due if due > now]
+
+
+def test_it_stands_still_until_it_is_moved() -> None:
+    clock = ManualClock(START)
+    assert clock.now_ms() == clock.now_ms() == epoch_ms(START)
+    clock.advance(1.5)
+    assert clock.now_ms() == epoch_ms(START) + 1500
+
+
+def test_one_jump_stops_at_every_instant_at_which_something_is_due() -> None:
+    clock = ManualClock(START)
+    recorder = Recorder(clock, 10, 20, 99)
+    clock.join(recorder)
+    clock.advance(timedelta(seconds=30))
+    assert recorder.seen == [10, 20, 30]
+
+
+def test_several_participants_share_the_stops_in_order() -> None:
+    clock = ManualClock(START)
+    first, second = Recorder(clock, 10, 30), Recorder(clock, 20)
+    clock.join(first)
+    clock.join(second)
+    clock.advance(30)
+    assert first.seen == second.seen == [10, 20, 30, 30]
+
+
+def test_what_is_due_in_the_past_happens_now() -> None:
+    clock = ManualClock(START)
+    recorder = Recorder(clock, -5)
+    clock.join(recorder)
+    clock.advance(1)
+    assert recorder.seen == [0, 1]
+
+
+def test_going_back_stops_nowhere() -> None:
+    clock = ManualClock(START)
+    recorder = Recorder(clock, 10)
+    clock.join(recorder)
+    clock.move_to(START - timedelta(days=1))
+    assert recorder.seen == [-86400]
+
+
+def test_a_participant_that_left_is_told_nothing() -> None:
+    clock = ManualClock(START)
+    recorder = Recorder(clock, 10)
+    leave = clock.join(recorder)
+    leave()
+    clock.advance(60)
+    assert recorder.seen == []
+
+
+def test_it_does_not_advance_backwards() -> None:
+    with pytest.raises(ValueError, match="forwards"):
+        ManualClock(START).advance(-1)
+
+
+def test_an_instant_without_a_time_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="no time zone"):
+        ManualClock(datetime(2030, 1, 1))  # noqa: DTZ001 -- the naive datetime is the point
+
+
+@pytest.mark.parametrize(("duration", "ms"), [(0.1, 100), (29.2, 29200), (timedelta(days=24), 2073600000), (3, 3000)])
+def test_durations_are_exact_to_the_millisecond(duration: timedelta | float, ms: int) -> None:
+    assert duration_ms(duration) == ms
