@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from http import HTTPStatus
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
 from pytest_queuey.sources.server import SourceError
@@ -34,7 +34,7 @@ def find_docker() -> str:
             return host  # ssh:// and npipe:// are for the client to try
         connection.request("GET", "/_ping")
         status = connection.getresponse().status
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         raise SourceError(f"no Docker answers at {host}: {error}") from error
     finally:
         connection.close()
