@@ -1,0 +1,31 @@
+"""Tests do not wait for time to pass, but those that watch a real broker."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+ON_A_REAL_BROKER = TESTS / "rabbitmq"
+FILES = sorted(path for path in TESTS.rglob("*.py") if not path.is_relative_to(ON_A_REAL_BROKER))
+
+
+def sleeps(source: str) -> list[int]:
+    """Return the lines that call something named sleep."""
+    called = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return [
+        function.lineno
+        for function in called
+        if (isinstance(function, ast.Attribute) and function.attr == "sleep")
+        or (isinstance(function, ast.Name) and function.id == "sleep")
+    ]
+
+
+def test_no_test_of_the_fake_lane_sleeps() -> None:
+    found = {str(path.relative_to(TESTS)): sleeps(path.read_text()) for path in FILES}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize("source", ["import time\ntime.sleep(1)", "from time import sleep\nsleep(1)"])
+def test_a_sleep_is_noticed(source: str) -> None:
+    assert sleeps(source) == [2]
