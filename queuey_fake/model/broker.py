@@ -22,7 +22,7 @@ from queuey_fake.model.vhost import VHost
 
 
 class Broker:
-    """One RabbitMQ in memory. `connections_with_output` is for a front end to look at and clear."""
+    """One RabbitMQ in memory. `connections_with_output` is for a front end to look at and to clear in place."""
 
     def __init__(self, *, version: str = "4.3", permit: Iterable[str] = (), now_ms: int = 0) -> None:
         self.version = version_named(version, permit)

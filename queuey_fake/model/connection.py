@@ -9,7 +9,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from queuey_fake.model import errors, events
-from queuey_fake.model.channel import Channel, ChannelState
+from queuey_fake.model.channel import Channel
+from queuey_fake.model.door import ChannelState, Door
 
 if TYPE_CHECKING:
     from queuey_fake.model.broker import Broker
@@ -40,11 +41,12 @@ class Connection:
         self.channels: dict[int, Channel] = {}
         self.outbox: deque[events.Event] = deque()
         self.is_open = True
+        self._with_output = broker.connections_with_output
 
     def send(self, event: events.Event) -> None:
         """Put an event into the outbox."""
         self.outbox.append(event)
-        self.broker.connections_with_output[self] = None
+        self._with_output[self] = None
 
     def open_channel(self, number: int) -> Channel:
         """channel.open, with the number that the client picked; to open one twice closes the connection."""
@@ -62,7 +64,7 @@ class Connection:
             channel.state = ChannelState.CLOSED
         return channel
 
-    def forget(self, channel: Channel) -> None:
+    def forget(self, channel: Door) -> None:
         """Let go of a channel that is closed; its number may be opened again."""
         del self.channels[channel.number]
 

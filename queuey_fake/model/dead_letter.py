@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from queuey_fake.model.fields import Field, Table, array, long, longstr, table, timestamp
@@ -40,20 +41,20 @@ def dead_lettered(
     Without `routing_key` it keeps all its keys, those of a BCC header that is long gone included (scenario
     dlx_header_bcc_property_gone). Its expiration is gone, all other properties stay.
     """
-    keys = message.routing_keys if routing_key is None else (routing_key,)
+    keeps_keys = routing_key is None
     history = None
     properties = message.properties
     if version.trusts_published_x_death:
-        properties = _with_x_death(message, reason=reason, queue=queue, keep_cc=routing_key is None, now_ms=now_ms)
+        properties = _with_x_death(message, reason=reason, queue=queue, keep_cc=keeps_keys, now_ms=now_ms)
     else:
         history = _recorded(message, reason=reason, queue=queue, now_ms=now_ms)
     return Message(
         message.number,
         exchange,
-        keys[0],
-        keys,
+        message.routing_key if routing_key is None else routing_key,
         properties,
         message.body,
+        other_keys=message.other_keys if keeps_keys else (),
         bcc=message.bcc,
         deaths=history,
         delivery_count=delivery_count,
@@ -105,20 +106,28 @@ def delivered_properties(message: Message) -> Properties:
 
 def _recorded(message: Message, *, reason: str, queue: str, now_ms: int) -> DeathHistory:
     """Return the history with one more death; a repeated (queue, reason) is counted and comes to the front."""
-    exchange = message.exchange
     old = message.deaths
     if old is not None:
         for place, death in enumerate(old.deaths):
             if death.queue == queue and death.reason == reason:
                 others = old.deaths[:place] + old.deaths[place + 1 :]
-                return DeathHistory((replace(death, count=death.count + 1), *others), old.first, exchange)
+                return DeathHistory((replace(death, count=death.count + 1), *others), old.first, message.exchange)
     keys = message.routing_keys
     if message.bcc:
         keys = _without(keys, message.bcc)
-    death = Death(queue, reason, exchange, keys, now_ms, message.expiration_ms)
-    if old is None:
-        return DeathHistory((death,), death, exchange)
-    return DeathHistory((death, *old.deaths), old.first, exchange)
+    first = _first_death(queue, reason, message.exchange, keys, now_ms, message.expiration_ms)
+    return first if old is None else DeathHistory((first.first, *old.deaths), old.first, message.exchange)
+
+
+@lru_cache(maxsize=16)
+def _first_death(
+    queue: str, reason: str, exchange: str, keys: tuple[str, ...], now_ms: int, expiration_ms: int | None
+) -> DeathHistory:
+    # A value of its arguments alone, remembered because messages that expire together die the same death: one history
+    # for all of them instead of three objects for each, which the collector of garbage would go through again and
+    # again.
+    death = Death(queue, reason, exchange, keys, now_ms, expiration_ms)
+    return DeathHistory((death,), death, exchange)
 
 
 def _without(keys: tuple[str, ...], taken: tuple[str, ...]) -> tuple[str, ...]:

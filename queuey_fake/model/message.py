@@ -34,7 +34,7 @@ class DeathHistory:
 
 
 class Message:
-    """One message. `routing_keys` are the key it was published with, then those of its CC and BCC headers.
+    """One message. `other_keys` are the routing keys of its CC and BCC headers, `bcc` those of BCC alone.
 
     `number` stays the same when the message is dead-lettered. `deaths` is None until RabbitMQ 4 dead-letters it; 3.10
     writes the history into the headers. `delivery_count` is how often 4.3 saw it rejected or returned by a close.
@@ -48,9 +48,9 @@ class Message:
         "exchange",
         "expiration_ms",
         "number",
+        "other_keys",
         "properties",
         "routing_key",
-        "routing_keys",
     )
 
     def __init__(  # noqa: PLR0913  one for each part of a message; called for every publish
@@ -58,10 +58,10 @@ class Message:
         number: int,
         exchange: str,
         routing_key: str,
-        routing_keys: tuple[str, ...],
         properties: Properties,
         body: bytes,
         *,
+        other_keys: tuple[str, ...] = (),
         expiration_ms: int | None = None,
         bcc: tuple[str, ...] = (),
         deaths: DeathHistory | None = None,
@@ -70,13 +70,18 @@ class Message:
         self.number = number
         self.exchange = exchange
         self.routing_key = routing_key
-        self.routing_keys = routing_keys
+        self.other_keys = other_keys
         self.properties = properties
         self.body = body
         self.expiration_ms = expiration_ms
         self.bcc = bcc
         self.deaths = deaths
         self.delivery_count = delivery_count
+
+    @property
+    def routing_keys(self) -> tuple[str, ...]:
+        """The key it was published with or dead-lettered with, and the others behind it."""
+        return (self.routing_key, *self.other_keys)
 
 
 class QueuedMessage:

@@ -14,7 +14,6 @@ from queuey_fake.model.table_codec import DELIVERY_MODE, EXPIRATION, HEADERS, RE
 from queuey_fake.model.versions import Version
 
 REPLY_TO_PSEUDO_QUEUE = "amq.rabbitmq.reply-to"
-_NEEDS_A_LOOK = EXPIRATION | HEADERS | REPLY_TO | USER_ID | DELIVERY_MODE
 
 
 def published_message(
@@ -31,38 +30,43 @@ def published_message(
     """Return the message; `reply_queue` takes direct replies. Raises ChannelException for refused properties."""
     if len(body) > version.max_message_size:
         raise errors.message_too_large(len(body), version.max_message_size)
-    if not properties.flags & _NEEDS_A_LOOK:
-        return Message(number, exchange, routing_key, (routing_key,), properties, body)
-    if properties.reply_to == REPLY_TO_PSEUDO_QUEUE:
+    flags = properties.flags
+    if flags & REPLY_TO and properties.reply_to == REPLY_TO_PSEUDO_QUEUE:
         if reply_queue is None:
             raise errors.no_reply_consumer()
         properties = properties.replace(reply_to=reply_queue)
     # RabbitMQ 4 makes the message first and reads it then (mc_amqpl): the user is checked last (scenario
     # pub_order_user_vs_expiration), and an expiration of "007" is delivered as "7".
     makes_container = version.sorts_header_keys
-    if not makes_container:
+    if flags & USER_ID and not makes_container:
         _check_user_id(properties, user)
-    ttl_ms = expiration_ms(properties.expiration)
-    if version.refuses_unknown_delivery_mode and properties.delivery_mode not in {None, 1, 2}:
-        raise errors.unknown_delivery_mode(properties.delivery_mode or 0)
-    properties, cc, bcc = _carbon_copies(properties)
-    if makes_container:
-        _check_user_id(properties, user)
-        if ttl_ms is not None and properties.expiration != str(ttl_ms):
+    ttl_ms = None
+    if flags & EXPIRATION:
+        ttl_ms = expiration_ms(properties.expiration)
+        if makes_container:
             properties = properties.replace(expiration=str(ttl_ms))
-    keys = (routing_key, *cc, *bcc)
-    return Message(number, exchange, routing_key, keys, properties, body, expiration_ms=ttl_ms, bcc=bcc)
+    cc: tuple[str, ...] = ()
+    bcc: tuple[str, ...] = ()
+    if flags & HEADERS and properties.may_have_header(b"CC"):  # BCC holds it too
+        properties, cc, bcc = _carbon_copies(properties)
+    if flags & (DELIVERY_MODE | USER_ID):
+        _check_late(properties, user, version)
+    return Message(number, exchange, routing_key, properties, body, other_keys=cc + bcc, expiration_ms=ttl_ms, bcc=bcc)
 
 
 def _carbon_copies(properties: Properties) -> tuple[Properties, tuple[str, ...], tuple[str, ...]]:
     """Return the properties without their BCC header, and the routing keys of CC and of BCC."""
-    if not properties.may_have_header(b"CC"):  # BCC holds it too
-        return properties, (), ()
     headers = properties.headers or {}
     cc, bcc = _routes(headers, "CC"), _routes(headers, "BCC")
     if "BCC" in headers:
         properties = properties.replace(headers={key: field for key, field in headers.items() if key != "BCC"})
     return properties, cc, bcc
+
+
+def _check_late(properties: Properties, user: str, version: Version) -> None:
+    if version.refuses_unknown_delivery_mode and properties.delivery_mode not in {None, 1, 2}:
+        raise errors.unknown_delivery_mode(properties.delivery_mode or 0)
+    _check_user_id(properties, user)
 
 
 def _check_user_id(properties: Properties, user: str) -> None:

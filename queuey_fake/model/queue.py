@@ -96,9 +96,9 @@ class Queue:
         # Only these let an expired message be the head unnoticed; a plain publish onto a queue that is not empty does
         # not look, so a message that becomes head by its priority expires by no timer (scenario prio_ttl_zero).
         if queued.deadline_ms is not None:
-            if has_dropped or len(self.ready) == 1:
+            if has_dropped or self.ready.count == 1:
                 self.drop_expired()
-        elif has_dropped and len(self.ready) != 1:
+        elif has_dropped and self.ready.count != 1:
             self.drop_expired()
         return True
 
@@ -117,7 +117,7 @@ class Queue:
 
     def _would_overflow(self, message: Message) -> bool:
         settings = self.settings
-        return (settings.max_length is not None and len(self.ready) + 1 > settings.max_length) or (
+        return (settings.max_length is not None and self.ready.count + 1 > settings.max_length) or (
             settings.max_length_bytes is not None and self.ready.octets + len(message.body) > settings.max_length_bytes
         )
 
@@ -129,7 +129,7 @@ class Queue:
 
     def _is_over_limit(self) -> bool:
         settings = self.settings
-        return (settings.max_length is not None and len(self.ready) > settings.max_length) or (
+        return (settings.max_length is not None and self.ready.count > settings.max_length) or (
             settings.max_length_bytes is not None and self.ready.octets > settings.max_length_bytes
         )
 
@@ -181,7 +181,7 @@ class Queue:
     def fetch(self) -> QueuedMessage:
         """Take the head, then drop what is over age behind it; there must be a ready message."""
         queued = self.ready.pop()
-        if len(self.ready):
+        if self.ready.count:
             self.drop_expired()
         return queued
 
@@ -189,7 +189,7 @@ class Queue:
         """Take the head for basic.get, which renews the lease."""
         if self.settings.expires_ms is not None:
             self.renew_lease()
-        return self.fetch() if len(self.ready) else None
+        return self.fetch() if self.ready.count else None
 
     def hold_unacked(self, mailbox: Mailbox, pending: PendingAck) -> None:
         """Note that a message taken by basic.get is to be settled."""
@@ -197,7 +197,7 @@ class Queue:
 
     def run(self) -> None:
         """Deliver what can be delivered (run_message_queue)."""
-        while len(self.ready) and (consumer := self._next_consumer()) is not None:
+        while self.ready.count and (consumer := self._next_consumer()) is not None:
             self._deliver(consumer, self.fetch())
 
     def _next_consumer(self) -> Consumer | None:
@@ -339,7 +339,7 @@ class Queue:
 
     def delete(self, *, if_unused: bool, if_empty: bool) -> int:
         """End the queue; return how many ready messages went with it. Raises ChannelException where it must not."""
-        count = len(self.ready)
+        count = self.ready.count
         if if_empty and count:
             raise errors.not_empty(self.name, self._host.name)
         if if_unused and self.consumers.count:

@@ -53,24 +53,21 @@ class _Level:
 
 
 class ReadyMessages:
-    """The ready messages of a queue with levels 0 to `max_priority`; `octets` is the size of their bodies."""
+    """The ready messages of a queue with levels 0 to `max_priority`: `count` of them, `octets` of bodies."""
 
-    __slots__ = ("_count", "_highest", "_levels", "octets")
+    __slots__ = ("_highest", "_levels", "count", "octets")
 
     def __init__(self, max_priority: int) -> None:
         self._levels = [_Level() for _ in range(max_priority + 1)]
         self._highest = 0  # no level above this one holds a message
-        self._count = 0
+        self.count = 0
         self.octets = 0
-
-    def __len__(self) -> int:
-        return self._count
 
     def append(self, queued: QueuedMessage) -> None:
         """Add a new message behind all others of its level."""
         level = queued.level
         self._levels[level].published.append(queued)
-        self._count += 1
+        self.count += 1
         self.octets += len(queued.message.body)
         if level > self._highest:  # noqa: PLR1730  max() costs a call for every message
             self._highest = level
@@ -78,19 +75,19 @@ class ReadyMessages:
     def requeue(self, queued: QueuedMessage) -> None:
         """Put a message back to the place that its sequence gives it in its level."""
         self._levels[queued.level].requeue(queued)
-        self._count += 1
+        self.count += 1
         self.octets += len(queued.message.body)
         self._highest = max(self._highest, queued.level)
 
     def head(self) -> QueuedMessage | None:
         """Return the message that goes next."""
-        return self._highest_level().head() if self._count else None
+        return self._highest_level().head() if self.count else None
 
     def pop(self) -> QueuedMessage:
         """Take the message that goes next; there must be one."""
-        assert self._count, "pop from a queue without ready messages"
+        assert self.count, "pop from a queue without ready messages"
         queued = self._highest_level().pop()
-        self._count -= 1
+        self.count -= 1
         self.octets -= len(queued.message.body)
         return queued
 
@@ -104,11 +101,11 @@ class ReadyMessages:
 
     def clear(self) -> int:
         """Take all messages away; return how many there were."""
-        count = self._count
+        count = self.count
         for level in self._levels:
             level.published.clear()
             level.requeued = None
-        self._highest = self._count = self.octets = 0
+        self._highest = self.count = self.octets = 0
         return count
 
     def __iter__(self) -> Iterator[QueuedMessage]:

@@ -208,7 +208,7 @@ def pending_in(queue: Queue, vhost: str) -> Iterator[Pending]:
     """Say what is due in the queue."""
     lease_end_ms = _lease_end_ms(queue)
     if lease_end_ms is not None:
-        count = len(queue.ready) + len(queue.unacked())
+        count = queue.ready.count + len(queue.unacked())
         yield Pending(vhost=vhost, queue=queue.name, due_at_ms=lease_end_ms, count=count, what=QUEUE_EXPIRES)
     deadlines = [queued.deadline_ms for queued in queue.ready]
     if all(deadline is None for deadline in deadlines):

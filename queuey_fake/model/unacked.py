@@ -69,9 +69,9 @@ def in_groups(pending: list[PendingAck]) -> list[list[PendingAck]]:
     By queue name; there first each one of basic.get by itself, then by consumer tag, names and tags compared as octets;
     in a group by delivery tag (scenarios fact_group_reject, fact_group_requeue). Those of deleted queues are left out.
     """
-    pending = [one for one in pending if not one.queue.is_deleted]
     if len(pending) == 1:
-        return [pending]
+        return [] if pending[0].queue.is_deleted else [pending]
+    pending = [one for one in pending if not one.queue.is_deleted]
     groups: dict[tuple[bytes, int, int, bytes], list[PendingAck]] = {}
     for one in sorted(pending, key=lambda each: each.delivery_tag):
         queue = octets_of(one.queue.name)

@@ -6,7 +6,7 @@ and what goes with a queue or exchange that goes. Knows no channel and writes no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from queuey_fake.model import arguments as queue_arguments
@@ -67,9 +67,10 @@ class VHost:
     def route(self, exchange: Exchange, message: Message) -> list[Queue]:
         """Return the queues that get the message, each once, in the order of their names (rabbit_exchange:route)."""
         if not exchange.name:
-            keys: Iterable[str] = message.routing_keys
-            if len(message.routing_keys) > 1:
-                keys = sorted(set(keys), key=octets_of)
+            if not message.other_keys:
+                queue = self.queues.get(message.routing_key)
+                return [] if queue is None else [queue]
+            keys = sorted(set(message.routing_keys), key=octets_of)
             return [queue for key in keys if (queue := self.queues.get(key)) is not None]
         seen = {exchange.name}
         work = [exchange]
