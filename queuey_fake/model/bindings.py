@@ -12,7 +12,6 @@ from typing import NamedTuple, TypeVar
 from queuey_fake.model import table_codec
 from queuey_fake.model.fields import Table
 
-
 _K = TypeVar("_K")
 
 

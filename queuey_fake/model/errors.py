@@ -1,10 +1,11 @@
 """What the broker answers when it refuses: reply codes and RabbitMQ's exact texts, all of them here and nowhere else.
 
-Owns the two exceptions of AMQP, the rule that makes a reply text of a code and an explanation, and one function for each
-text. Decides nothing: whoever refuses raises what a function here returns.
+Owns the two exceptions of AMQP, the rule that makes a reply text of a code and an explanation, and one function for
+each text. Decides nothing: whoever refuses raises what a function here returns.
 """
 
-from queuey_fake.model.erlang import printed
+from queuey_fake.model.erlang import Atom, Term, printed
+from queuey_fake.model.fields import Field, octets_of, text_of
 
 CODE_NAMES = {
     311: "CONTENT_TOO_LARGE",
@@ -26,14 +27,16 @@ CODE_NAMES = {
     540: "NOT_IMPLEMENTED",
     541: "INTERNAL_ERROR",
 }
+_TEXT_LIMIT = 255
 
 
-class AmqpException(Exception):
+class AmqpException(Exception):  # noqa: N818  AMQP calls them exceptions
     """A refusal. `code` is AMQP's reply code, `text` the whole reply text as it goes to the client."""
 
-    def __init__(self, code: int, explanation: str) -> None:
+    def __init__(self, code: int, explanation: str | None) -> None:
+        """Take RabbitMQ's explanation; None where it gives none and the text is the code's name alone."""
         self.code = code
-        self.text = reply_text(code, explanation)
+        self.text = CODE_NAMES[code] if explanation is None else reply_text(code, explanation)
         super().__init__(f"{self.code} {self.text}")
 
 
@@ -47,8 +50,368 @@ class ConnectionException(AmqpException):
 
 def reply_text(code: int, explanation: str) -> str:
     """Return the code's name and the explanation, cut to a short string (rabbit_binary_generator:map_exception)."""
-    text = f"{CODE_NAMES[code]} - {explanation}"
-    octets = text.encode("utf-8", "surrogateescape")
-    if len(octets) <= 255:
-        return text
-    return octets[:252].decode("utf-8", "surrogateescape") + "..."
+    octets = octets_of(f"{CODE_NAMES[code]} - {explanation}")
+    if len(octets) > _TEXT_LIMIT:
+        octets = octets[: _TEXT_LIMIT - 3] + b"..."
+    return text_of(octets)
+
+
+def resource(kind: str, name: str, vhost: str) -> str:
+    """Return the words for a queue or exchange (rabbit_misc:rs)."""
+    return f"{kind} '{name}' in vhost '{vhost}'"
+
+
+# What does not exist, or may not be used
+
+
+def not_found(kind: str, name: str, vhost: str) -> ChannelException:
+    """Say that there is no such queue or exchange (rabbit_amqqueue:not_found)."""
+    return ChannelException(404, f"no {resource(kind, name, vhost)}")
+
+
+def no_previously_declared_queue() -> ChannelException:
+    """Say that an empty queue name stands for the last declared queue, and there is none."""
+    return ChannelException(404, "no previously declared queue")
+
+
+def resource_locked(queue: str, vhost: str) -> ChannelException:
+    """Say that the queue is another connection's, or the exclusive flag differs (rabbit_amqqueue:check_exclusive_access)."""
+    return ChannelException(
+        405,
+        f"cannot obtain exclusive access to locked {resource('queue', queue, vhost)}. It could be originally declared "
+        "on another connection or the exclusive property value does not match that of the original declaration.",
+    )
+
+
+def exclusive_use(queue: str, vhost: str) -> ChannelException:
+    """Say that an exclusive consumer is there, or asked for while others are."""
+    return ChannelException(403, f"{resource('queue', queue, vhost)} in exclusive use")
+
+
+def default_exchange_operation() -> ChannelException:
+    """Say that the default exchange can be neither declared, deleted nor bound."""
+    return ChannelException(403, "operation not permitted on the default exchange")
+
+
+def system_exchange_deletion(exchange: str, vhost: str) -> ChannelException:
+    """Say that the exchange is one of RabbitMQ's own."""
+    return ChannelException(403, f"deletion of system {resource('exchange', exchange, vhost)} not allowed")
+
+
+def internal_exchange_publish(exchange: str, vhost: str) -> ChannelException:
+    """Say that clients do not publish to internal exchanges."""
+    return ChannelException(403, f"cannot publish to internal {resource('exchange', exchange, vhost)}")
+
+
+def reserved_prefix(kind: str, name: str) -> ChannelException:
+    """Say that names that start with amq. are RabbitMQ's own (rabbit_channel:check_name)."""
+    return ChannelException(403, f"{kind} name '{name}' contains reserved prefix 'amq.*'")
+
+
+def in_use(kind: str, name: str, vhost: str) -> ChannelException:
+    """Say that a deletion asked for an unused queue or exchange."""
+    return ChannelException(406, f"{resource(kind, name, vhost)} in use")
+
+
+def not_empty(queue: str, vhost: str) -> ChannelException:
+    """Say that a deletion asked for an empty queue."""
+    return ChannelException(406, f"{resource('queue', queue, vhost)} not empty")
+
+
+# Declarations
+
+
+def invalid_argument(key: str, queue: str, vhost: str, reason: Term) -> ChannelException:
+    """Say that an argument's type or value is refused (rabbit_amqqueue:check_arguments_type_and_value)."""
+    text = f"invalid arg '{key}' for {resource('queue', queue, vhost)}: "
+    return ChannelException(406, text + printed(reason, column=len(text), width=255))
+
+
+def argument_of_other_queue_type(key: str, queue: str, vhost: str, module: str) -> ChannelException:
+    """Say that RabbitMQ knows the argument, but not for this type of queue (rabbit_amqqueue:check_arguments_key)."""
+    return ChannelException(406, f"invalid arg '{key}' for {resource('queue', queue, vhost)} of queue type {module}")
+
+
+def invalid_argument_type(type_: str, key: str, kind: str, name: str, vhost: str) -> ChannelException:
+    """Say that the name of an exchange in the arguments is no string (rabbit_channel)."""
+    return ChannelException(406, f"invalid type '{type_}' for arg '{key}' in {resource(kind, name, vhost)}")
+
+
+def invalid_property(property_: str, queue: str, vhost: str) -> ChannelException:
+    """Say that queues of this type cannot be declared so (rabbit_queue_type_util:run_checks)."""
+    return ChannelException(406, f"invalid property '{property_}' for {resource('queue', queue, vhost)}")
+
+
+def server_named_queue_of_type(module: str) -> ChannelException:
+    """Say that RabbitMQ makes up no names for queues of this type."""
+    return ChannelException(406, f"Cannot declare a server-named queue for type {module}")
+
+
+def inequivalent(key: str, *, kind: str, name: str, vhost: str, received: object, current: object) -> ChannelException:
+    """Say that a second declaration says something else (rabbit_misc:equivalence_fail).
+
+    A Field is printed with its type, None as none, and anything else bare.
+    """
+    return ChannelException(
+        406,
+        f"inequivalent arg '{key}' for {resource(kind, name, vhost)}: "
+        f"received {_declared(received)} but current is {_declared(current)}",
+    )
+
+
+def _declared(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case Field(type_, inner):
+            return f"the value '{_plain(inner)}' of type '{type_}'"
+        case _:
+            return f"'{_plain(value)}'"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, str | bytes):
+        return value if isinstance(value, str) else text_of(value)
+    return printed(erlang_of(value))
+
+
+def erlang_of(value: object) -> Term:
+    """Return the Erlang term that RabbitMQ holds for the value of a field."""
+    match value:
+        case str():
+            return octets_of(value)
+        case dict():
+            return [(octets_of(key), Atom(field.type), erlang_of(field.value)) for key, field in value.items()]
+        case tuple():
+            return [(Atom(item.type), erlang_of(item.value)) if isinstance(item, Field) else item for item in value]
+        case _:
+            return value
+
+
+def deprecated_feature_denied(feature: str) -> ConnectionException:
+    """Say that the feature is denied unless rabbitmq.conf permits it (rabbit_deprecated_features:generate_warnings)."""
+    return ConnectionException(
+        541,
+        f"Feature `{feature}` is deprecated.\n"
+        "By default, this feature is not permitted anymore.\n"
+        "The feature will be removed from a future major RabbitMQ version, regardless of the configuration; actual "
+        "version to be determined.\n"
+        "To continue using this feature when it is not permitted by default, set the following parameter in your "
+        "configuration:\n"
+        f'    "deprecated_features.permit.{feature} = true"',
+    )
+
+
+def no_streams(queue: str, vhost: str) -> ConnectionException:
+    """Say that the imitation has no streams. RabbitMQ has; this text is ours."""
+    return ConnectionException(540, f"{resource('queue', queue, vhost)} cannot be a stream: streams are not imitated")
+
+
+def unknown_exchange_type(type_: str, *, closes_connection: bool) -> AmqpException:
+    """Say that there is no such exchange type (rabbit_exchange:check_type); 3.10 closes the connection for it."""
+    explanation = f"unknown exchange type '{type_}'"
+    return ConnectionException(503, explanation) if closes_connection else ChannelException(406, explanation)
+
+
+def invalid_x_match(field: Field) -> ChannelException:
+    """Say that the x-match of a binding to a headers exchange is none of the four (rabbit_exchange_type_headers)."""
+    value = erlang_of(field.value)
+    if field.type == "longstr":
+        text = "Invalid x-match field value "
+        return ChannelException(
+            406, f"{text}{printed(value, column=len(text))}; expected all, any, all-with-x, or any-with-x"
+        )
+    text = f"Invalid x-match field type {field.type} (value "
+    return ChannelException(406, f"{text}{printed(value, column=len(text))}); expected longstr")
+
+
+# Publishing
+
+
+def invalid_expiration(expiration: str, reason: Term) -> ChannelException:
+    """Say that the expiration of a message is no number of milliseconds (rabbit_channel:check_expiration_header)."""
+    text = f"invalid expiration '{expiration}': "
+    return ChannelException(406, text + printed(reason, column=len(text)))
+
+
+def invalid_message(reason: Term) -> ChannelException:
+    """Say that a message cannot be made of what was published."""
+    text = "invalid message: "
+    return ChannelException(406, text + printed(reason, column=len(text)))
+
+
+def unacceptable_header_type(header: str, type_: str) -> ChannelException:
+    """Say that CC and BCC are arrays (rabbit_basic:header_routes)."""
+    return invalid_message((Atom("unacceptable_type_in_header"), header, Atom(type_)))
+
+
+def unknown_delivery_mode(delivery_mode: int) -> ChannelException:
+    """Say that 3.10 knows delivery modes 1 and 2 only (rabbit_basic:is_message_persistent)."""
+    return invalid_message((Atom("delivery_mode_unknown"), delivery_mode))
+
+
+def message_too_large(size: int, limit: int) -> ChannelException:
+    """Say that the body exceeds max_message_size (rabbit_channel:check_msg_size)."""
+    return ChannelException(406, f"message size {size} is larger than configured max size {limit}")
+
+
+def wrong_user_id(claimed: str, actual: str) -> ChannelException:
+    """Say that the user_id property names somebody else (rabbit_channel:check_user_id_header)."""
+    return ChannelException(406, f"user_id property set to '{claimed}' but authenticated user was '{actual}'")
+
+
+def no_reply_consumer() -> ChannelException:
+    """Say that reply_to asks for direct reply-to, and the channel consumes no replies."""
+    return ChannelException(406, "fast reply consumer does not exist")
+
+
+def immediate() -> ConnectionException:
+    """Say that RabbitMQ does not do immediate."""
+    return ConnectionException(540, "immediate=true")
+
+
+# Consuming and settling
+
+
+def unknown_delivery_tag(delivery_tag: int) -> ChannelException:
+    """Say that nothing with this tag is outstanding."""
+    return ChannelException(406, f"unknown delivery tag {delivery_tag}")
+
+
+def consumer_tag_reused(consumer_tag: str) -> ConnectionException:
+    """Say that the channel has a consumer of this tag."""
+    return ConnectionException(530, f"attempt to reuse consumer tag '{consumer_tag}'")
+
+
+def prefetch_size(size: int) -> ConnectionException:
+    """Say that RabbitMQ has no limit by size."""
+    return ConnectionException(540, f"prefetch_size!=0 ({size})")
+
+
+def global_qos_unsupported(queue: str, vhost: str) -> ConnectionException:
+    """Say that quorum queues have no limit shared by a channel's consumers."""
+    return ConnectionException(540, f"{resource('queue', queue, vhost)} does not support global qos")
+
+
+def recover_without_requeue() -> ConnectionException:
+    """Say that RabbitMQ does not redeliver to the same consumer."""
+    return ConnectionException(540, "requeue=false")
+
+
+def flow_inactive() -> ConnectionException:
+    """Say that RabbitMQ does not let clients stop its deliveries."""
+    return ConnectionException(540, "active=false")
+
+
+def reply_consumer_acknowledges() -> ChannelException:
+    """Say that direct replies are consumed without acknowledgement."""
+    return ChannelException(406, "reply consumer cannot acknowledge")
+
+
+def reply_consumer_set() -> ChannelException:
+    """Say that a channel has one consumer of direct replies."""
+    return ChannelException(406, "reply consumer already set")
+
+
+def get_from_single_active_consumer(queue: str, vhost: str) -> ChannelException:
+    """Say that a quorum queue with a single active consumer is not for basic.get."""
+    return ChannelException(
+        405,
+        f"cannot obtain access to locked {resource('queue', queue, vhost)}. basic.get operations are not supported by "
+        "quorum queues with single active consumer",
+    )
+
+
+def conditional_quorum_delete(queue: str, vhost: str, condition: str) -> ConnectionException:
+    """Say that quorum queues are deleted unconditionally; `condition` is "if-unused" or "if-empty"."""
+    return ConnectionException(
+        540,
+        f"cannot delete {resource('queue', queue, vhost)}. queue.delete operations with {condition} flag set are not "
+        "supported by quorum queues",
+    )
+
+
+# Modes of a channel
+
+
+def confirm_to_tx() -> ChannelException:
+    """Say that a channel in confirm mode cannot have transactions."""
+    return ChannelException(406, "cannot switch from confirm to tx mode")
+
+
+def tx_to_confirm() -> ChannelException:
+    """Say that a channel with transactions cannot be in confirm mode."""
+    return ChannelException(406, "cannot switch from tx to confirm mode")
+
+
+def not_transactional() -> ChannelException:
+    """Say that tx.select was not called."""
+    return ChannelException(406, "channel is not transactional")
+
+
+def partial_tx_completion() -> ChannelException:
+    """Say that a queue refused a message of the transaction."""
+    return ChannelException(406, "partial tx completion")
+
+
+def unimplemented_method() -> ConnectionException:
+    """Say that no client sends this method."""
+    return ConnectionException(503, "unimplemented method")
+
+
+def internal_error() -> ConnectionException:
+    """Say that a process of RabbitMQ crashed; it gives no explanation."""
+    return ConnectionException(541, None)
+
+
+# Connections and channels
+
+
+def channel_opened_twice() -> ConnectionException:
+    """Say that channel.open came on an open channel."""
+    return ConnectionException(504, "second 'channel.open' seen")
+
+
+def channel_not_open() -> ConnectionException:
+    """Say that a method came on a channel that was not opened."""
+    return ConnectionException(504, "expected 'channel.open'")
+
+
+def too_many_channels(open_channels: int, channel_max: int) -> ConnectionException:
+    """Say that channel_max bounds the number of open channels, whatever their numbers."""
+    return ConnectionException(
+        530, f"number of channels opened ({open_channels}) has reached the negotiated channel_max ({channel_max})"
+    )
+
+
+def vhost_not_found(vhost: str) -> ConnectionException:
+    """Say that connection.open names a vhost that there is not."""
+    return ConnectionException(530, f"vhost {vhost} not found")
+
+
+def login_refused(mechanism: str) -> ConnectionException:
+    """Say that name or password are wrong."""
+    return ConnectionException(
+        403,
+        f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.",
+    )
+
+
+def unknown_mechanism(mechanism: str) -> ConnectionException:
+    """Say that the client chose an authentication mechanism that was not offered."""
+    return ConnectionException(503, f"unknown authentication mechanism '{mechanism}'")
+
+
+def unexpected_method(state: str) -> ConnectionException:
+    """Say that a method of class connection came that does not belong here."""
+    return ConnectionException(504, f"unexpected method in connection state {state}")
+
+
+def connection_forced(explanation: str) -> ConnectionException:
+    """Say that an operator or a shutdown ends the connection."""
+    return ConnectionException(320, explanation)
+
+
+def malformed_short_string() -> ConnectionException:
+    """Say that a short string is not UTF-8 (rabbit_binary_parser:assert_utf8)."""
+    return ConnectionException(501, "Malformed UTF-8 in shortstr")

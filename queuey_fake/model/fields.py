@@ -1,13 +1,13 @@
 """Typed values of AMQP field tables, under the names that RabbitMQ gives their types.
 
-Owns what a value is, and how a plain Python value becomes one and back, by the rules of pika. Knows nothing of their octets
-(`table_codec`) and gives no meaning to any key.
+Owns what a value is, and how a plain Python value becomes one and back, by the rules of pika. Knows nothing of their
+octets (`table_codec`) and gives no meaning to any key.
 
 A long string is a `str`; octets that are not UTF-8 live in it as surrogate escapes, so that nothing is lost either way.
 """
 
 import calendar
-import datetime
+import datetime as dt
 import decimal
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -91,7 +91,7 @@ def field_from_python(value: Any) -> Field:  # noqa: PLR0911  one return for eac
             return _integer_from_python(value)
         case decimal.Decimal():
             return _decimal_from_python(value)
-        case datetime.datetime():
+        case dt.datetime():
             return Field("timestamp", calendar.timegm(value.utctimetuple()))
         case dict():
             return Field("table", table_from_python(value))
@@ -126,7 +126,7 @@ def table_from_python(values: Mapping[str, Any] | None) -> Table:
     return {key: field_from_python(value) for key, value in (values or {}).items()}
 
 
-def field_to_python(field: Field) -> Any:
+def field_to_python(field: Field) -> Any:  # noqa: PLR0911  one return for each type
     """Return the plain value that pika decodes the field to (pika.data.decode_value)."""
     match field.type:
         case "longstr":
@@ -136,7 +136,7 @@ def field_to_python(field: Field) -> Any:
             except UnicodeDecodeError:
                 return octets
         case "timestamp":
-            return datetime.datetime.fromtimestamp(field.value, datetime.UTC)
+            return dt.datetime.fromtimestamp(field.value, dt.UTC)
         case "float" | "double":
             return int(field.value)
         case "decimal":

@@ -1,7 +1,7 @@
 """The fourteen properties of a message, decoded only when somebody reads one.
 
-Owns what a content header carries besides the body's size. A message that nobody changes keeps the octets it came with and is
-written back octet for octet. Gives no property a meaning.
+Owns what a content header carries besides the body's size. A message that nobody changes keeps the octets it came with
+and is written back octet for octet. Gives no property a meaning.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class _Property(Generic[_T]):
 class Properties:
     """The properties of one message. Never changed; `replace` makes another.
 
-    Short strings are `str` with undecodable octets as surrogate escapes, `timestamp` is whole seconds, `headers` a typed
-    table that its reader must not change.
+    Short strings are `str` with undecodable octets as surrogate escapes, `timestamp` is whole seconds, `headers` a
+    typed table that its reader must not change.
     """
 
     __slots__ = ("_payload", "_sorted_payload", "_values", "flags")

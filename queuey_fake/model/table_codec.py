@@ -156,7 +156,7 @@ def encode_table(table: Table) -> bytes:
     return b"".join(pieces)
 
 
-def encode_field(field: Field) -> bytes:
+def encode_field(field: Field) -> bytes:  # noqa: PLR0911  one return for each type
     """Return the letter and the octets of one value."""
     type_, value = field
     if type_ in _TYPES:

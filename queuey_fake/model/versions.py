@@ -1,7 +1,7 @@
 """Which RabbitMQ is imitated: every difference between the versions, as data.
 
-Owns one flag for each behaviour in which RabbitMQ 3.10.8, 4.0.5 and 4.3.6 differ. Holds no behaviour: the code that does
-asks the flag by its name, never for a version.
+Owns one flag for each behaviour in which RabbitMQ 3.10.8, 4.0.5 and 4.3.6 differ. Holds no behaviour: the code that
+does asks the flag by its name, never for a version.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,6 @@ class Version:
     refuses_queue_version_1: bool
     queue_master_locator: str  # "checked", "ignored", "denied"
     empty_queue_type_is_default: bool
-    classic_refuses_consumer_timeout: bool
     quorum_counts_first_delivery: bool  # header x-delivery-count 0 on a first delivery
     quorum_requeues_to_back: bool
     quorum_nack_counts_as_acquired: bool  # nack raises x-acquired-count only
@@ -44,6 +43,20 @@ class Version:
     sorts_header_keys: bool
     cancel_examines_priority_head: bool
     max_message_size: int  # octets
+    min_frame_max: int  # a smaller frame_max in tune-ok is refused
+    accepts_protocol_0_8: bool
+    protocol_header: bytes  # written to a client that speaks something else
+    mechanisms: str
+    adds_queue_type_argument: bool  # x-queue-type is written into the arguments of a declaration without it
+    headers_match_exactly: bool  # 1 and 1.0 in a headers binding are two values
+    # Arguments that the modules of the queue types know in this version (their capabilities/0)
+    further_classic_arguments: tuple[str, ...]
+    further_quorum_arguments: tuple[str, ...]
+    further_stream_arguments: tuple[str, ...]
+    classic_consumer_arguments: tuple[str, ...]
+    quorum_consumer_arguments: tuple[str, ...]
+    stream_consumer_arguments: tuple[str, ...]
+    queue_leader_locators: tuple[str, ...]
     denied_features: frozenset[str]
 
 
@@ -68,7 +81,6 @@ _V3_10 = Version(
     refuses_queue_version_1=False,
     queue_master_locator="checked",
     empty_queue_type_is_default=False,
-    classic_refuses_consumer_timeout=False,
     quorum_counts_first_delivery=True,
     quorum_requeues_to_back=True,
     quorum_nack_counts_as_acquired=False,
@@ -78,6 +90,19 @@ _V3_10 = Version(
     sorts_header_keys=False,
     cancel_examines_priority_head=False,
     max_message_size=134_217_728,
+    min_frame_max=4096,
+    accepts_protocol_0_8=True,
+    protocol_header=b"AMQP\x00\x00\x09\x01",
+    mechanisms="AMQPLAIN PLAIN",
+    adds_queue_type_argument=False,
+    headers_match_exactly=False,
+    further_classic_arguments=(),
+    further_quorum_arguments=(),
+    further_stream_arguments=(),
+    classic_consumer_arguments=("x-cancel-on-ha-failover", "x-priority", "x-credit"),
+    quorum_consumer_arguments=("x-priority", "x-credit"),
+    stream_consumer_arguments=("x-stream-offset", "x-credit"),
+    queue_leader_locators=("client-local", "balanced", "random", "least-leaders"),
     denied_features=frozenset(),
 )
 
@@ -103,6 +128,16 @@ _V4_0 = replace(
     sorts_header_keys=True,
     cancel_examines_priority_head=True,
     max_message_size=16_777_216,
+    accepts_protocol_0_8=False,
+    protocol_header=b"AMQP\x03\x01\x00\x00",
+    mechanisms="ANONYMOUS PLAIN AMQPLAIN",
+    adds_queue_type_argument=True,
+    headers_match_exactly=True,
+    further_classic_arguments=("x-queue-leader-locator",),
+    classic_consumer_arguments=("x-priority",),
+    quorum_consumer_arguments=("x-priority",),
+    stream_consumer_arguments=("x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"),
+    queue_leader_locators=("client-local", "balanced", "random", "least-leaders", "min-masters"),
 )
 
 _V4_3 = replace(
@@ -118,9 +153,18 @@ _V4_3 = replace(
     refuses_queue_version_1=True,
     queue_master_locator="denied",
     empty_queue_type_is_default=True,
-    classic_refuses_consumer_timeout=True,
     quorum_nack_counts_as_acquired=True,
     quorum_priorities="strict",
+    min_frame_max=8192,
+    further_quorum_arguments=(
+        "x-consumer-disconnected-timeout",
+        "x-consumer-timeout",
+        "x-delayed-retry-type",
+        "x-delayed-retry-min",
+        "x-delayed-retry-max",
+    ),
+    further_stream_arguments=("x-stream-filter-size-bytes",),
+    quorum_consumer_arguments=("x-priority", "x-consumer-timeout"),
     denied_features=frozenset({"transient_nonexcl_queues"}),
 )
 

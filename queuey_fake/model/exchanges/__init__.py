@@ -4,13 +4,18 @@ Owns what an exchange is and how its type chooses among its bindings. Routes not
 exchanges behind exchanges are the vhost's.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from queuey_fake.model import arguments as equivalence
+from queuey_fake.model import errors
 from queuey_fake.model.bindings import Binding, Destination
+from queuey_fake.model.exchanges.default import DefaultMatcher
+from queuey_fake.model.exchanges.direct import DirectMatcher
+from queuey_fake.model.exchanges.fanout import FanoutMatcher
+from queuey_fake.model.exchanges.headers import HeadersMatcher
+from queuey_fake.model.exchanges.topic import TopicMatcher
 from queuey_fake.model.fields import Table
 from queuey_fake.model.versions import Version
 
@@ -45,6 +50,31 @@ class Exchange:
     matcher: Matcher
 
 
+_MATCHERS: Mapping[str, Callable[[Version], Matcher]] = {
+    "direct": lambda _version: DirectMatcher(),
+    "fanout": lambda _version: FanoutMatcher(),
+    "topic": lambda _version: TopicMatcher(),
+    "headers": lambda version: HeadersMatcher(exact=version.headers_match_exactly),
+}
+_SYSTEM_EXCHANGES = (
+    ("amq.direct", "direct"),
+    ("amq.fanout", "fanout"),
+    ("amq.headers", "headers"),
+    ("amq.match", "headers"),
+    ("amq.rabbitmq.trace", "topic"),
+    ("amq.topic", "topic"),
+)
+
+
+def predeclared_exchanges(version: Version) -> list[Exchange]:
+    """Return the exchanges that every vhost starts with (rabbit_vhost:do_add)."""
+    default = Exchange(name="", type="direct", matcher=DefaultMatcher())
+    return [default] + [
+        Exchange(name=name, type=type_, internal=name == "amq.rabbitmq.trace", matcher=_MATCHERS[type_](version))
+        for name, type_ in _SYSTEM_EXCHANGES
+    ]
+
+
 def new_exchange(
     name: str,
     type_: str,
@@ -54,14 +84,28 @@ def new_exchange(
     internal: bool,
     arguments: Table,
     vhost: str,
+    version: Version,
 ) -> Exchange:
-    """Make an exchange. Raises ChannelException for an alternate-exchange that is no string."""
-    raise NotImplementedError
+    """Make an exchange of a type that there is. Raises ChannelException for an alternate-exchange that is no string."""
+    alternate = arguments.get("alternate-exchange")
+    if alternate and alternate.type != "longstr":
+        raise errors.invalid_argument_type(alternate.type, "alternate-exchange", "exchange", name, vhost)
+    return Exchange(
+        name=name,
+        type=type_,
+        durable=durable,
+        auto_delete=auto_delete,
+        internal=internal,
+        arguments=arguments,
+        alternate_exchange=alternate.value if alternate else None,
+        matcher=_MATCHERS[type_](version),
+    )
 
 
 def check_type(type_: str, *, version: Version) -> None:
     """Raise ChannelException or, in 3.10, ConnectionException for a type that there is not."""
-    raise NotImplementedError
+    if type_ not in _MATCHERS:
+        raise errors.unknown_exchange_type(type_, closes_connection=version.unknown_exchange_type_closes_connection)
 
 
 def assert_equivalent(
@@ -74,16 +118,25 @@ def assert_equivalent(
     arguments: Table,
     vhost: str,
 ) -> None:
-    """Raise ChannelException unless a second declaration says what the first said."""
-    raise NotImplementedError
+    """Raise ChannelException unless a second declaration says what the first said (rabbit_exchange:assert_equivalence).
 
-
-PREDECLARED = (
-    ("", "direct"),
-    ("amq.direct", "direct"),
-    ("amq.fanout", "fanout"),
-    ("amq.headers", "headers"),
-    ("amq.match", "headers"),
-    ("amq.rabbitmq.trace", "topic"),
-    ("amq.topic", "topic"),
-)
+    Of the arguments only alternate-exchange is compared.
+    """
+    if type_ != current.type:
+        # The type is an atom and so printed bare between the quotes, like the booleans.
+        raise errors.inequivalent(
+            "type", kind="exchange", name=current.name, vhost=vhost, received=type_, current=current.type
+        )
+    pairs = (
+        ("durable", durable, current.durable),
+        ("auto_delete", auto_delete, current.auto_delete),
+        ("internal", internal, current.internal),
+    )
+    for key, received, existing in pairs:
+        if received != existing:
+            raise errors.inequivalent(
+                key, kind="exchange", name=current.name, vhost=vhost, received=received, current=existing
+            )
+    equivalence.assert_equivalent_arguments(
+        current.arguments, arguments, ("alternate-exchange",), kind="exchange", name=current.name, vhost=vhost
+    )

@@ -1,0 +1,27 @@
+"""The default exchange: every queue is bound to it by its name, and nobody can change that."""
+
+from collections.abc import Iterable
+
+from queuey_fake.model import errors
+from queuey_fake.model.bindings import Binding, Destination
+from queuey_fake.model.fields import Table
+
+
+class DefaultMatcher:
+    """The routing key is the queue's name. Whether there is such a queue is for the vhost to see."""
+
+    def check(self, arguments: Table) -> None:  # noqa: ARG002  a matcher's signature
+        """Refuse every binding."""
+        raise errors.default_exchange_operation()
+
+    def add(self, binding: Binding) -> None:
+        """Never called: check refuses every binding."""
+        raise AssertionError(f"{binding} on the default exchange")
+
+    def remove(self, binding: Binding) -> None:
+        """Never called: there is no binding."""
+        raise AssertionError(f"{binding} on the default exchange")
+
+    def match(self, routing_key: str, headers: Table | None) -> Iterable[Destination]:  # noqa: ARG002  a matcher's signature
+        """Return the queue that is named so, if there is one."""
+        return (Destination("queue", routing_key),)

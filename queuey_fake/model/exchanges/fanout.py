@@ -1,0 +1,28 @@
+"""Fanout exchanges: every binding matches."""
+
+from collections.abc import Iterable
+
+from queuey_fake.model.bindings import Binding, Destination
+from queuey_fake.model.fields import Table
+
+
+class FanoutMatcher:
+    """All bindings. Routing key and arguments play no part."""
+
+    def __init__(self) -> None:
+        self._destinations: dict[Binding, Destination] = {}
+
+    def check(self, arguments: Table) -> None:
+        """Accept any arguments."""
+
+    def add(self, binding: Binding) -> None:
+        """Take a new binding into account."""
+        self._destinations[binding] = binding.destination
+
+    def remove(self, binding: Binding) -> None:
+        """Forget a binding that was added."""
+        del self._destinations[binding]
+
+    def match(self, routing_key: str, headers: Table | None) -> Iterable[Destination]:  # noqa: ARG002  a matcher's signature
+        """Return every destination."""
+        return self._destinations.values()

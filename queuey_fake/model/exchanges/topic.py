@@ -1,0 +1,84 @@
+"""Topic exchanges: words between dots, `*` for one word and `#` for any number of them.
+
+Owns a trie of the bindings' words, as rabbit_db_topic_exchange does, so that a match costs by the words of the key and
+not by the number of bindings. The empty key has no words; between two dots stands an empty word (scenario xtopic_matrix).
+"""
+
+from collections.abc import Iterable
+
+from queuey_fake.model.bindings import Binding, Destination
+from queuey_fake.model.fields import Table
+
+
+def words_of(key: str) -> list[str]:
+    """Return the words of a routing key or a binding's pattern."""
+    return key.split(".") if key else []
+
+
+class _Node:
+    """One word of the patterns, below the words before it."""
+
+    __slots__ = ("children", "destinations", "is_hash")
+
+    def __init__(self, word: str) -> None:
+        self.is_hash = word == "#"
+        self.children: dict[str, _Node] = {}
+        self.destinations: dict[Binding, Destination] = {}
+
+
+class TopicMatcher:
+    """The trie of the patterns."""
+
+    def __init__(self) -> None:
+        self._root = _Node("")
+
+    def check(self, arguments: Table) -> None:
+        """Accept any arguments."""
+
+    def add(self, binding: Binding) -> None:
+        """Take a new binding into account."""
+        node = self._root
+        for word in words_of(binding.routing_key):
+            node = node.children.setdefault(word, _Node(word))
+        node.destinations[binding] = binding.destination
+
+    def remove(self, binding: Binding) -> None:
+        """Forget a binding that was added, and the words that only it had."""
+        path = [self._root]
+        words = words_of(binding.routing_key)
+        for word in words:
+            path.append(path[-1].children[word])
+        del path[-1].destinations[binding]
+        for word, parent, node in zip(reversed(words), reversed(path[:-1]), reversed(path), strict=False):
+            if node.children or node.destinations:
+                break
+            del parent.children[word]
+
+    def match(self, routing_key: str, headers: Table | None) -> Iterable[Destination]:  # noqa: ARG002  a matcher's signature
+        """Return the destinations of the patterns that match the key."""
+        # All nodes that the words so far lead to, in the order in which they were found. Each is there once, however
+        # many ways lead to it, so that no pattern makes them many.
+        nodes = dict.fromkeys(_with_hashes([self._root]))
+        for word in words_of(routing_key):
+            nodes = dict.fromkeys(_with_hashes(_after(nodes, word)))
+        return [destination for node in nodes for destination in node.destinations.values()]
+
+
+def _with_hashes(nodes: Iterable[_Node]) -> Iterable[_Node]:
+    """Add the nodes that a `#` reaches with no word."""
+    for reached in nodes:
+        node: _Node | None = reached
+        while node is not None:
+            yield node
+            node = node.children.get("#")
+
+
+def _after(nodes: Iterable[_Node], word: str) -> Iterable[_Node]:
+    """Return the nodes that one more word leads to; that of a `#` leads to itself."""
+    for node in nodes:
+        if node.is_hash:
+            yield node
+        if word in node.children and word not in ("*", "#"):
+            yield node.children[word]
+        if "*" in node.children:
+            yield node.children["*"]
