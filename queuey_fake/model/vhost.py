@@ -40,16 +40,8 @@ class VHost:
         self.bindings = Bindings()
         self._names = names
         self._post = post
-        for exchange, type_ in exchanges.PREDECLARED:
-            self.exchanges[exchange] = exchanges.new_exchange(
-                exchange,
-                type_,
-                durable=True,
-                auto_delete=False,
-                internal=exchange == "amq.rabbitmq.trace",
-                arguments={},
-                vhost=name,
-            )
+        for exchange in exchanges.predeclared_exchanges(version):
+            self.exchanges[exchange.name] = exchange
 
     # ------------------------------------------------------------------------------------------------ routing
 
@@ -196,6 +188,7 @@ class VHost:
                 internal=internal,
                 arguments=arguments,
                 vhost=self.name,
+                version=self.version,
             )
             return
         exchanges.assert_equivalent(
