@@ -11,6 +11,11 @@ from concurrent.futures import Future
 from threading import Lock
 
 
+LOW_WATER = 0.75
+"""Once the bound was reached, waiters are let in again below this share of it: in a batch, not one by one, as each
+costs a switch of threads."""
+
+
 class InFlightBound:
     """Slots for messages in flight; waiters get theirs in the order they came.
 
@@ -62,7 +67,9 @@ class InFlightBound:
             return waiting
 
     def _grant(self) -> list[Future[None]]:
-        granted = []
+        granted: list[Future[None]] = []
+        if self._messages > self._max_messages * LOW_WATER or self._bytes > self._max_bytes * LOW_WATER:
+            return granted
         while self._waiting and self._fits(self._waiting[0][0]):
             size, future = self._waiting.popleft()
             self._messages += 1

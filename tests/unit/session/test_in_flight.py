@@ -46,9 +46,18 @@ def test_one_that_leaves_lets_as_many_in_as_fit() -> None:
     assert bound.leave(40) == [third]
 
 
+def test_waiters_are_let_in_again_in_a_batch_below_three_quarters_of_the_bound() -> None:
+    bound = InFlightBound(messages=8, bytes_=1000)
+    for _ in range(8):
+        bound.enter(1)
+    slots = [waiting(bound, 1) for _ in range(3)]
+    assert bound.leave(1) == []
+    assert bound.leave(1) == slots[:2]
+
+
 def test_one_that_gives_up_waiting_lets_those_behind_it_in() -> None:
     bound = InFlightBound(messages=10, bytes_=100)
-    bound.enter(90)
+    bound.enter(70)
     large, small = waiting(bound, 50), waiting(bound, 5)
     assert bound.give_up(large, 50) == [small]
 
