@@ -111,8 +111,8 @@ class FakeUnderTest:
 
     @property
     def url(self) -> str:
-        """Return the AMQP URL; the port opens on first use."""
-        return self.fake.url
+        """Raise NotOnThisBrokerError: the broker in memory opens no port yet."""
+        raise NotOnThisBrokerError("the broker in memory opens no AMQP port; use queuey_broker.backend()")
 
     def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
         """Return a new backend on it, over the link in memory; closed when the test ends."""

@@ -1,0 +1,223 @@
+"""Which brokers tests run on, and what is said where a real one cannot be had."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+USES_THE_BROKER = "def test_it(queuey_broker): assert queuey_broker.kind == 'fake'"
+NO_REAL_ONE = ("--queuey-rabbitmq-source=local", "--queuey-rabbitmq-server=/nonexistent/rabbitmq-server")
+
+
+def node_ids(run_pytest: pytest.Pytester, *options: str) -> list[str]:
+    result = run_pytest.runpytest_inprocess("--collect-only", "-q", *options)
+    return [line.partition("::")[2] for line in result.outlines if "::" in line]
+
+
+def test_the_fake_is_the_default_and_has_its_id(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(USES_THE_BROKER)
+    result = run_pytest.runpytest_inprocess("-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*::test_it[[]fake[]] PASSED*"])
+
+
+@pytest.mark.parametrize(
+    ("broker", "ids"),
+    [
+        ("fake", ["test_it[fake]"]),
+        ("rabbitmq", ["test_it[rabbitmq]"]),
+        ("auto", ["test_it[fake]", "test_it[rabbitmq]"]),
+        ("all", ["test_it[fake]", "test_it[rabbitmq]"]),
+    ],
+)
+def test_the_ids_are_the_kinds(run_pytest: pytest.Pytester, broker: str, ids: list[str]) -> None:
+    run_pytest.makepyfile(USES_THE_BROKER)
+    assert node_ids(run_pytest, f"--queuey-broker={broker}") == ids
+
+
+def test_whatever_stands_on_the_broker_is_parametrised_too_and_the_fakes_come_first(
+    run_pytest: pytest.Pytester,
+) -> None:
+    run_pytest.makepyfile(
+        """
+        import pytest
+        @pytest.fixture
+        def mine(queuey_clock): return queuey_clock
+        def test_clock(mine): pass
+        def test_backend(queuey_backend): pass
+        def test_without(): pass
+        """
+    )
+    assert sorted(node_ids(run_pytest)) == ["test_backend[fake]", "test_clock[fake]", "test_without"]
+    both = [name for name in node_ids(run_pytest, "--queuey-broker=all") if "[" in name]
+    assert both == ["test_clock[fake]", "test_backend[fake]", "test_clock[rabbitmq]", "test_backend[rabbitmq]"]
+
+
+def test_a_mark_limits_a_test_to_some_kinds_and_the_others_are_skipped_with_the_reason(
+    run_pytest: pytest.Pytester,
+) -> None:
+    run_pytest.makepyfile(
+        """
+        import pytest
+        @pytest.mark.queuey_broker("fake")
+        def test_it(queuey_broker): pass
+        """
+    )
+    result = run_pytest.runpytest_inprocess("--queuey-broker=all", "-rs", *NO_REAL_ONE)
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*only for queuey_broker('fake')"])
+
+
+def test_a_mark_with_an_unknown_kind_is_an_error(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        """
+        import pytest
+        @pytest.mark.queuey_broker("redis")
+        def test_it(queuey_broker): pass
+        """
+    )
+    result = run_pytest.runpytest_inprocess()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*test_it: queuey_broker('redis'): the kinds of broker are 'fake' and 'rabbitmq'"])
+
+
+def test_asked_for_at_run_time_only_it_is_the_first_kind(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        "def test_it(request): assert request.getfixturevalue('queuey_broker').kind == 'fake'",
+    )
+    run_pytest.runpytest_inprocess("--queuey-broker=all", *NO_REAL_ONE).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("broker", ["rabbitmq", "all"])
+def test_a_real_broker_that_was_asked_for_and_cannot_be_had_is_an_error(
+    run_pytest: pytest.Pytester, broker: str
+) -> None:
+    run_pytest.makepyfile(USES_THE_BROKER)
+    result = run_pytest.runpytest_inprocess(f"--queuey-broker={broker}", *NO_REAL_ONE)
+    assert result.parseoutcomes()["errors"] == 1
+    result.stdout.fnmatch_lines(
+        ["*no real RabbitMQ can be had:", "  local: /nonexistent/rabbitmq-server is not an executable file"]
+    )
+
+
+def test_auto_skips_the_real_half_with_the_reason(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(USES_THE_BROKER)
+    result = run_pytest.runpytest_inprocess("--queuey-broker=auto", "-rs", *NO_REAL_ONE)
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*no real RabbitMQ can be had:*", "*is not an executable file*"])
+
+
+def test_the_error_says_of_every_source_why_it_is_not_there(
+    run_pytest: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    run_pytest.makepyfile(USES_THE_BROKER)
+    result = run_pytest.runpytest_inprocess("--queuey-broker=rabbitmq", NO_REAL_ONE[1])
+    result.stdout.fnmatch_lines(
+        [
+            "*no real RabbitMQ can be had:",
+            "  url: no URL is given (--queuey-rabbitmq-url=URL, or environment QUEUEY_RABBITMQ_URL)",
+            "  local: /nonexistent/rabbitmq-server is not an executable file",
+            f"  docker: no Docker answers at unix://{tmp_path}/docker.sock: *",
+        ]
+    )
+
+
+def test_a_url_that_refuses_connections_is_an_error_and_no_reason_to_take_another_source(
+    run_pytest: pytest.Pytester,
+) -> None:
+    run_pytest.makepyfile(USES_THE_BROKER)
+    result = run_pytest.runpytest_inprocess(
+        "--queuey-broker=rabbitmq", "--queuey-rabbitmq-url=amqp://me:secret@127.0.0.1:1/v"
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*amqp://me@127.0.0.1:1/v: connecting to 127.0.0.1:1 failed: *refused*"])
+    result.stdout.no_fnmatch_line("*secret*")
+
+
+def test_each_test_sees_an_empty_broker_and_its_backends_are_closed(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        """
+        import pytest
+        from queuey_rabbitmq import QueueConfig, ShutDownError
+
+        leaked = []
+
+        @pytest.mark.parametrize("again", range(2))
+        def test_it(queuey_broker, again):
+            assert queuey_broker.queues() == []
+            assert queuey_broker.queue("emails") is None
+            backend = queuey_broker.backend()
+            backend.declare([QueueConfig("emails")])
+            assert queuey_broker.queue("emails").name == "emails"
+            assert queuey_broker.name("emails") == "emails"
+            leaked.append(backend)
+
+        def test_then():
+            for backend in leaked:
+                with pytest.raises(ShutDownError):
+                    backend.declare([QueueConfig("emails")])
+        """
+    )
+    run_pytest.runpytest_inprocess().assert_outcomes(passed=3)
+
+
+def test_the_fake_runs_under_xdist(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        """
+        import pytest
+        @pytest.mark.parametrize("n", range(4))
+        def test_it(queuey_broker, n): assert queuey_broker.queues() == []
+        """
+    )
+    run_pytest.runpytest_subprocess("-n", "2", "-p", "xdist").assert_outcomes(passed=4)
+
+
+def test_a_run_that_does_not_use_the_fixtures_loads_nothing_of_queuey_but_the_plugin(
+    run_pytest: pytest.Pytester,
+) -> None:
+    run_pytest.makepyfile(
+        """
+        import sys
+        def test_it():
+            heavy = {"pika", "testcontainers", "docker", "freezegun", "asyncio", "queuey_fake", "queuey_rabbitmq"}
+            assert heavy & set(sys.modules) == set()
+            ours = {name for name in sys.modules if name.startswith("pytest_queuey")}
+            assert ours == {"pytest_queuey", "pytest_queuey.plugin", "pytest_queuey.options"}
+        """
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:asyncio",
+            "-p",
+            "no:anyio",
+            "-p",
+            "no:xdist",
+            "-p",
+            "no:hypothesispytest",
+        ],
+        cwd=run_pytest.path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_queuey.plugin"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_works_where_assertions_are_not_rewritten(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(USES_THE_BROKER)
+    run_pytest.runpytest_subprocess("--assert=plain").assert_outcomes(passed=1)
+
+
+def test_the_fixtures_say_what_they_are(run_pytest: pytest.Pytester) -> None:
+    result = run_pytest.runpytest_inprocess("--fixtures", "-q")
+    for name in ("queuey_broker", "queuey_backend", "queuey_clock", "queuey_queue_name", "queuey_rabbitmq_server"):
+        start = next(number for number, line in enumerate(result.outlines) if line.startswith(f"{name} "))
+        assert "no docstring" not in result.outlines[start + 1]

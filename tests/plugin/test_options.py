@@ -1,0 +1,80 @@
+import pytest
+
+
+def test_help_groups_every_option_with_its_ini(run_pytest: pytest.Pytester) -> None:
+    result = run_pytest.runpytest_inprocess("--help")
+    lines = [line.strip() for line in result.outlines]
+    assert "queuey: job queues on a RabbitMQ in memory or on a real one:" in lines
+    flags = [line.split("=")[0] for line in lines if line.startswith("--queuey-") and "=" in line]
+    assert flags == [
+        "--queuey-broker",
+        "--queuey-rabbitmq-source",
+        "--queuey-rabbitmq-url",
+        "--queuey-rabbitmq-ctl",
+        "--queuey-rabbitmq-server",
+        "--queuey-rabbitmq-image",
+        "--queuey-max-real-wait",
+        "--queuey-wait-guard",
+    ]
+    inis = [line.split(" ")[0] for line in lines if line.startswith("queuey_") and "(string)" in line]
+    assert inis == [flag[2:].replace("-", "_") for flag in flags]
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        ("--queuey-broker=real", "it must be one of fake, rabbitmq, auto, all"),
+        ("--queuey-rabbitmq-source=podman", "it must be one of auto, url, local, docker"),
+        ("--queuey-rabbitmq-url=localhost:5672", "it must start with amqp:// or amqps://"),
+        ("--queuey-rabbitmq-ctl='", "No closing quotation"),
+        ("--queuey-max-real-wait=soon", "it must be a number of seconds"),
+        ("--queuey-max-real-wait=-1", "it must be a number of seconds above 0"),
+        ("--queuey-wait-guard=nan", "it must be a number of seconds above 0"),
+    ],
+)
+def test_a_bad_value_is_a_usage_error_that_names_the_option(
+    run_pytest: pytest.Pytester, option: str, problem: str
+) -> None:
+    result = run_pytest.runpytest_inprocess(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {option}: {problem}"])
+
+
+def test_a_bad_value_in_the_ini_is_a_usage_error_that_names_the_ini(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makeini("[pytest]\nqueuey_broker = real")
+    result = run_pytest.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: ini queuey_broker=real: it must be one of fake, rabbitmq, auto, all"])
+
+
+def test_a_bad_url_in_the_environment_is_a_usage_error_that_names_the_variable(
+    run_pytest: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUEUEY_RABBITMQ_URL", "http://localhost")
+    result = run_pytest.runpytest_inprocess()
+    result.stderr.fnmatch_lines(["ERROR: QUEUEY_RABBITMQ_URL=http://localhost: it must start with amqp://*"])
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_ini(
+    run_pytest: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chosen(*options: str) -> str:
+        result = run_pytest.runpytest_inprocess("--queuey-broker=auto", "--collect-only", *options)
+        return next(line for line in result.outlines if line.startswith("queuey: "))
+
+    run_pytest.makeini("[pytest]\nqueuey_rabbitmq_url = amqp://user:secret@ini/")
+    assert chosen() == "queuey: brokers auto; the real RabbitMQ is the one at amqp://user@ini:5672/"
+    monkeypatch.setenv("QUEUEY_RABBITMQ_URL", "amqp://environment")
+    assert chosen().endswith("the one at amqp://environment:5672")
+    assert chosen("--queuey-rabbitmq-url=amqp://flag:1/v").endswith("the one at amqp://flag:1/v")
+
+
+def test_native_toml_configuration_is_read(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyprojecttoml("[tool.pytest.ini_options]\nqueuey_broker = 'real'")
+    result = run_pytest.runpytest_inprocess()
+    result.stderr.fnmatch_lines(["ERROR: ini queuey_broker=real: *"])
+
+
+def test_a_run_on_the_fake_alone_says_nothing_in_the_header(run_pytest: pytest.Pytester) -> None:
+    result = run_pytest.runpytest_inprocess("--collect-only")
+    result.stdout.no_fnmatch_line("queuey:*")
