@@ -23,7 +23,7 @@ def engine(*, wait_guard_s: float = 5.0) -> Engine:
 def declare_queue_that_expires(engine: Engine, *, after_ms: int) -> None:
     def declare() -> None:
         channel = engine.model.connect().open_channel(1)
-        channel.queue_declare("q", arguments={"x-expires": Field("signedint", after_ms)})
+        channel.queue_declare("q", durable=True, arguments={"x-expires": Field("signedint", after_ms)})
 
     engine.run(declare)
 
