@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queuey_fake.model import errors, events
+from queuey_fake.model import direct_reply, errors, events
 from queuey_fake.model.arguments import consumer_settings
 from queuey_fake.model.dead_letter import delivered_properties
 from queuey_fake.model.declaring import DeclaringChannel
 from queuey_fake.model.delivery import Consumer, PendingAck, SettlingQueue
+from queuey_fake.model.direct_reply import ReplyConsumer
 from queuey_fake.model.door import method
 from queuey_fake.model.limiter import ChannelLimiter
 from queuey_fake.model.properties import NO_PROPERTIES, Properties
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from queuey_fake.model.fields import Table
     from queuey_fake.model.message import Message, QueuedMessage
     from queuey_fake.model.queue import Queue
+    from queuey_fake.model.vhost import Target
 
 
 class Channel(DeclaringChannel):
@@ -41,6 +43,7 @@ class Channel(DeclaringChannel):
         self._is_confirming = False
         self._transaction: Transaction | None = None
         self._prefetch_count = 0
+        self._reply_consumer: ReplyConsumer | None = None
         self._known_queues: dict[Queue, None] = {}
 
     def release(self) -> None:
@@ -52,6 +55,7 @@ class Channel(DeclaringChannel):
             if not queue.is_deleted:
                 queue.channel_closed(self)
         self._known_queues = {}
+        self._end_reply_consumer()
 
     # ------------------------------------------------------------------------------------------------ publishing
 
@@ -79,7 +83,7 @@ class Channel(DeclaringChannel):
             properties,
             body,
             user=self.connection.user,
-            reply_queue=None,
+            reply_queue=self._reply_consumer.name if self._reply_consumer else None,
             version=self._version,
         )
         queues = self._vhost.route(target, message)
@@ -92,7 +96,7 @@ class Channel(DeclaringChannel):
             self._next_publish_tag = tag + 1
             self._send(events.Ack(self.number, tag) if is_accepted else events.Nack(self.number, tag))
 
-    def _deliver_to_queues(self, message: Message, queues: list[Queue], *, mandatory: bool) -> bool:
+    def _deliver_to_queues(self, message: Message, queues: list[Target], *, mandatory: bool) -> bool:
         """Hand the message to each queue, or return it; return False where a queue refuses it."""
         observer = self._vhost.observer
         if observer is not None:
@@ -220,6 +224,9 @@ class Channel(DeclaringChannel):
         name = self._named(queue)
         if consumer_tag in self.consumers:
             raise errors.consumer_tag_reused(consumer_tag)
+        if name == direct_reply.PSEUDO_QUEUE:
+            self._consume_replies(consumer_tag, no_ack=no_ack, nowait=nowait)
+            return
         consumed = self._vhost.accessible_queue(name, self.connection)
         settings = consumer_settings(
             arguments or {},
@@ -243,6 +250,9 @@ class Channel(DeclaringChannel):
         """basic.cancel; an unknown tag is no error."""
         if not nowait:
             self._send(events.CancelOk(self.number, consumer_tag))
+        if self._reply_consumer is not None and self._reply_consumer.consumer_tag == consumer_tag:
+            self._end_reply_consumer()
+            return
         found = self.consumers.pop(consumer_tag, None)
         if found is not None:
             consumer, queue = found
@@ -278,6 +288,31 @@ class Channel(DeclaringChannel):
             )
         )
 
+    # direct replies
+
+    def _consume_replies(self, consumer_tag: str, *, no_ack: bool, nowait: bool) -> None:
+        if not no_ack:
+            raise errors.reply_consumer_acknowledges()
+        if self._reply_consumer is not None:
+            raise errors.reply_consumer_set()
+        tag = consumer_tag or self._broker.names.consumer_tag()
+        self._reply_consumer = ReplyConsumer(self._broker.names.reply_queue(), self, tag)
+        self._vhost.replies.add(self._reply_consumer)
+        if not nowait:
+            self._send(events.ConsumeOk(self.number, tag))
+
+    def _end_reply_consumer(self) -> None:
+        if self._reply_consumer is not None:
+            self._reply_consumer.is_gone = True
+            self._reply_consumer = None
+
+    def deliver_reply(self, consumer_tag: str, message: Message) -> None:
+        """Send a direct reply to the consumer. Before 4.3 replies do not use delivery tags up (rabbit_channel)."""
+        tag = self._next_delivery_tag
+        if not self._version.reply_to_returns_mandatory:
+            self._next_delivery_tag = tag + 1
+        self._send_delivery(consumer_tag, tag, message, is_redelivered=False)
+
     # what queues say (delivery.Mailbox)
 
     @property
@@ -293,25 +328,26 @@ class Channel(DeclaringChannel):
         """Send a message to the consumer; return what is to be settled, None where nothing is."""
         tag = self._next_delivery_tag
         self._next_delivery_tag = tag + 1
-        message = queued.message
-        properties = message.properties if message.deaths is None else delivered_properties(message)
-        self._send(
-            events.Deliver(
-                self.number,
-                consumer.tag,
-                tag,
-                queued.redelivered,
-                message.exchange,
-                message.routing_key,
-                properties,
-                message.body,
-            )
-        )
+        self._send_delivery(consumer.tag, tag, queued.message, is_redelivered=queued.redelivered)
         if consumer.no_ack:
             return None
         pending = PendingAck(tag, consumer.tag, self.consumers[consumer.tag][1], queued)
         self.unacked.add(pending)
         return pending
+
+    def _send_delivery(self, consumer_tag: str, delivery_tag: int, message: Message, *, is_redelivered: bool) -> None:
+        self._send(
+            events.Deliver(
+                self.number,
+                consumer_tag,
+                delivery_tag,
+                is_redelivered,
+                message.exchange,
+                message.routing_key,
+                message.properties if message.deaths is None else delivered_properties(message),
+                message.body,
+            )
+        )
 
     def consumer_gone(self, consumer: Consumer) -> None:
         """Hear that the queue of a consumer is gone; the client is told if it understands that."""

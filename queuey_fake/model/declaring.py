@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queuey_fake.model import errors, events
+from queuey_fake.model import direct_reply, errors, events
 from queuey_fake.model.arguments import QueueProperties
 from queuey_fake.model.bindings import Destination
 from queuey_fake.model.door import Door, method
@@ -120,6 +120,9 @@ class DeclaringChannel(Door):
     ) -> None:
         """queue.declare; passive or not, it renews the lease of a queue that there is."""
         queue = _without_line_ends(queue)
+        if queue.startswith(direct_reply.PSEUDO_QUEUE):
+            self._declare_reply_address(queue, nowait=nowait)
+            return
         if passive:
             # The lease is renewed before exclusive access is checked (rabbit_channel: with_or_die, then check).
             self._vhost.queue(queue).renew_lease()
@@ -138,6 +141,12 @@ class DeclaringChannel(Door):
         if not nowait:
             ready, consumers = declared.ready.count, declared.consumers.count
             self._send(events.QueueDeclareOk(self.number, declared.name, ready, consumers))
+
+    def _declare_reply_address(self, name: str, *, nowait: bool) -> None:
+        self._vhost.check_reply_address(name)
+        self._last_declared_queue = name
+        if not nowait:
+            self._send(events.QueueDeclareOk(self.number, name, message_count=0, consumer_count=1))
 
     @method(50, 20)
     def queue_bind(

@@ -5,15 +5,13 @@ Owns those checks and the routing keys of CC and BCC headers. Routes nothing.
 
 from __future__ import annotations
 
-from queuey_fake.model import errors
+from queuey_fake.model import direct_reply, errors
 from queuey_fake.model.arguments import expiration_ms
 from queuey_fake.model.fields import Table
 from queuey_fake.model.message import Message
 from queuey_fake.model.properties import Properties
 from queuey_fake.model.table_codec import DELIVERY_MODE, EXPIRATION, HEADERS, REPLY_TO, USER_ID
 from queuey_fake.model.versions import Version
-
-REPLY_TO_PSEUDO_QUEUE = "amq.rabbitmq.reply-to"
 
 
 def published_message(
@@ -31,7 +29,7 @@ def published_message(
     if len(body) > version.max_message_size:
         raise errors.message_too_large(len(body), version.max_message_size)
     flags = properties.flags
-    if flags & REPLY_TO and properties.reply_to == REPLY_TO_PSEUDO_QUEUE:
+    if flags & REPLY_TO and properties.reply_to == direct_reply.PSEUDO_QUEUE:
         if reply_queue is None:
             raise errors.no_reply_consumer()
         properties = properties.replace(reply_to=reply_queue)

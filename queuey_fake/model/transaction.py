@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from queuey_fake.model.delivery import PendingAck
 from queuey_fake.model.message import Message
-from queuey_fake.model.queue import Queue
+from queuey_fake.model.vhost import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Settlement:
 class Transaction:
     """One transaction at work."""
 
-    publishes: list[tuple[Message, list[Queue], bool]] = field(default_factory=list)  # message, queues, mandatory
+    publishes: list[tuple[Message, list[Target], bool]] = field(default_factory=list)  # message, queues, mandatory
     settlements: list[Settlement] = field(default_factory=list)
 
     def settle(self, settlement: Settlement) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from queuey_fake.model import arguments as queue_arguments
-from queuey_fake.model import dead_letter, errors, exchanges
+from queuey_fake.model import dead_letter, direct_reply, errors, exchanges
 from queuey_fake.model.arguments import QueueProperties
 from queuey_fake.model.bindings import Binding, Bindings, Destination
+from queuey_fake.model.direct_reply import ReplyConsumer, ReplyConsumers
 from queuey_fake.model.fields import Table, octets_of
 from queuey_fake.model.message import Message
 from queuey_fake.model.names import Names
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from queuey_fake.model.timers import Timers
     from queuey_fake.model.versions import Version
 
+Target = Queue | ReplyConsumer
 Post = Callable[[Callable[[Any], object], Any], None]
 
 
@@ -38,6 +40,7 @@ class VHost:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.bindings = Bindings()
+        self.replies = ReplyConsumers()
         self._names = names
         self._post = post
         for exchange in exchanges.predeclared_exchanges(version):
@@ -56,14 +59,12 @@ class VHost:
         """Return whether there is such an exchange."""
         return name in self.exchanges
 
-    def route(self, exchange: Exchange, message: Message) -> list[Queue]:
+    def route(self, exchange: Exchange, message: Message) -> list[Target]:
         """Return the queues that get the message, each once, in the order of their names (rabbit_exchange:route)."""
         if not exchange.name:
-            if not message.other_keys:
-                queue = self.queues.get(message.routing_key)
-                return [] if queue is None else [queue]
-            keys = sorted(set(message.routing_keys), key=octets_of)
-            return [queue for key in keys if (queue := self.queues.get(key)) is not None]
+            if not message.other_keys and (queue := self.queues.get(message.routing_key)) is not None:
+                return [queue]
+            return self._route_by_name(message)
         seen = {exchange.name}
         work = [exchange]
         found: set[str] = set()
@@ -76,6 +77,18 @@ class VHost:
                     if name in self.exchanges:
                         work.append(self.exchanges[name])
         return [self.queues[name] for name in sorted(found, key=octets_of)]
+
+    def _route_by_name(self, message: Message) -> list[Target]:
+        targets: list[Target] = []
+        for key in sorted(set(message.routing_keys), key=octets_of):
+            if (queue := self.queues.get(key)) is not None:
+                targets.append(queue)
+            elif key.startswith(direct_reply.PREFIX) and (consumer := self.replies.at(key)) is not None:
+                if self.version.reply_to_returns_mandatory:
+                    self._post(consumer.publish, message)  # beside the queues: it does not count as routed
+                else:
+                    targets.append(consumer)
+        return targets
 
     def _destinations(self, exchange: Exchange, message: Message) -> list[Destination]:
         headers = message.properties.headers if exchange.type == "headers" else None
@@ -154,6 +167,19 @@ class VHost:
         queue = Queue(QueueIdentity(name, properties, settings, owner), self)
         self.queues[name] = queue
         return queue
+
+    def check_reply_address(self, name: str) -> None:
+        """Raise ChannelException or ConnectionException unless somebody listens for direct replies at the address.
+
+        The pseudo queue itself can always be declared.
+        """
+        if name == direct_reply.PSEUDO_QUEUE:
+            return
+        consumer = self.replies.at(name)
+        if consumer is None and self.version.malformed_reply_to_is_internal_error:
+            raise errors.internal_error()
+        if consumer is None or consumer.is_gone:
+            raise errors.not_found("queue", name, self.name)
 
     def queue_stopped(self, queue: Queue) -> None:
         """Take a queue out that is gone, with its bindings, and tell the channels that know it."""
