@@ -1,8 +1,7 @@
-"""The lane that needs a real RabbitMQ: QUEUEY_RABBITMQ_URL says where it is, and without it these tests fail."""
+"""The lane that needs a real RabbitMQ, whose queues may be used: the one that --queuey-broker=rabbitmq gives."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -13,15 +12,12 @@ from uuid import uuid4
 import pika
 import pytest
 
+from pytest_queuey.real_broker import ReadyBroker
 from queuey_rabbitmq import amqp
 from queuey_rabbitmq.pika_link import LinkSettings, PikaLink
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 10
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "rabbitmq: needs a real RabbitMQ")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,11 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def rabbitmq_url() -> str:
-    url = os.environ.get("QUEUEY_RABBITMQ_URL")
-    if not url:
-        pytest.fail("set QUEUEY_RABBITMQ_URL to the URL of a RabbitMQ whose queues may be used", pytrace=False)
-    return url
+def rabbitmq_url(queuey_rabbitmq_server: ReadyBroker) -> str:
+    """The URL of the real RabbitMQ of the run, whichever source it comes from."""
+    return queuey_rabbitmq_server.server.url
 
 
 class Probe:
