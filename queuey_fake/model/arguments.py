@@ -1,7 +1,7 @@
 """Arguments of queues and consumers: what RabbitMQ accepts, compares on a second declaration, and takes them to mean.
 
-Owns the checks of rabbit_amqqueue in their order, the comparison of rabbit_misc:assert_args_equivalence, and the parsing
-of a message's expiration. Declares nothing: it is told names only to put them into texts.
+Owns the checks of rabbit_amqqueue in their order, the comparison of rabbit_misc:assert_args_equivalence, and the
+parsing of a message's expiration. Declares nothing: it is told names only to put them into texts.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -15,8 +15,8 @@ class Atom:
     name: str
 
 
-# In terms, `str` is an Erlang string, `bytes` a binary, `None` the atom undefined, `tuple` a tuple, `list` a list; `bool`,
-# `int` and `float` are themselves.
+# In terms, `str` is an Erlang string, `bytes` a binary, `None` the atom undefined, `tuple` a tuple, `list` a list;
+# `bool`, `int` and `float` are themselves.
 Term = Any
 
 _BARE_ATOM = re.compile(r"[a-z][A-Za-z0-9_@]*\Z")

@@ -75,7 +75,7 @@ def no_previously_declared_queue() -> ChannelException:
 
 
 def resource_locked(queue: str, vhost: str) -> ChannelException:
-    """Say that the queue is another connection's, or the exclusive flag differs (rabbit_amqqueue:check_exclusive_access)."""
+    """Say that the queue is another connection's or the exclusive flag differs (check_exclusive_access)."""
     return ChannelException(
         405,
         f"cannot obtain exclusive access to locked {resource('queue', queue, vhost)}. It could be originally declared "

@@ -29,6 +29,8 @@ Table = dict[str, Field]
 
 VOID = Field("void", None)
 
+_UNSIGNED_32 = 2**32
+
 
 def longstr(value: str) -> Field:
     """Return a long string."""
@@ -118,7 +120,9 @@ def _decimal_from_python(value: decimal.Decimal) -> Field:
     if not isinstance(exponent, int):
         raise TypeError(f"a field table cannot hold the decimal {value}")
     scale = max(0, -exponent)
-    return Field("decimal", (scale, int(value.scaleb(scale))))
+    unscaled = int(value.scaleb(scale))
+    # pika writes a signed number where RabbitMQ reads an unsigned one (rabbit_binary_parser); the octets are the same.
+    return Field("decimal", (scale, unscaled % _UNSIGNED_32))
 
 
 def table_from_python(values: Mapping[str, Any] | None) -> Table:
@@ -141,7 +145,7 @@ def field_to_python(field: Field) -> Any:  # noqa: PLR0911  one return for each 
             return int(field.value)
         case "decimal":
             scale, unscaled = field.value
-            return decimal.Decimal(unscaled).scaleb(-scale)
+            return decimal.Decimal(unscaled - _UNSIGNED_32 * (unscaled >= _UNSIGNED_32 // 2)).scaleb(-scale)
         case "array":
             return [field_to_python(item) for item in field.value]
         case "table":

@@ -1,7 +1,7 @@
 """Topic exchanges: words between dots, `*` for one word and `#` for any number of them.
 
 Owns a trie of the bindings' words, as rabbit_db_topic_exchange does, so that a match costs by the words of the key and
-not by the number of bindings. The empty key has no words; between two dots stands an empty word (scenario xtopic_matrix).
+not by the number of bindings. The empty key has no words; between two dots is an empty word (scenario xtopic_matrix).
 """
 
 from collections.abc import Iterable

@@ -1,0 +1,232 @@
+"""Each type of exchange chooses among its bindings as RabbitMQ's does."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queuey_fake.model import exchanges
+from queuey_fake.model.bindings import Binding, Destination
+from queuey_fake.model.errors import AmqpException, ChannelException
+from queuey_fake.model.exchanges.direct import DirectMatcher
+from queuey_fake.model.exchanges.fanout import FanoutMatcher
+from queuey_fake.model.exchanges.headers import HeadersMatcher
+from queuey_fake.model.exchanges.topic import TopicMatcher, words_of
+from queuey_fake.model.fields import Field, Table, longstr, table_from_python
+from queuey_fake.model.versions import VERSIONS
+
+
+def bound(key: str, queue: str = "q", table: Table | None = None) -> Binding:
+    return Binding("x", key, Destination("queue", queue), table or {})
+
+
+def names(matcher: exchanges.Matcher, key: str = "", headers: Table | None = None) -> set[str]:
+    return {destination.name for destination in matcher.match(key, headers)}
+
+
+def test_a_direct_exchange_compares_the_whole_key() -> None:
+    matcher = DirectMatcher()
+    matcher.add(bound("k", "one"))
+    matcher.add(bound("k", "two"))
+    matcher.add(bound("other", "three"))
+    assert names(matcher, "k") == {"one", "two"}
+    matcher.remove(bound("k", "one"))
+    assert names(matcher, "k") == {"two"}
+
+
+def test_a_fanout_exchange_ignores_the_key() -> None:
+    matcher = FanoutMatcher()
+    matcher.add(bound("k", "one"))
+    assert names(matcher, "other") == {"one"}
+    matcher.remove(bound("k", "one"))
+    assert names(matcher, "k") == set()
+
+
+def test_the_default_exchange_names_the_queue_and_takes_no_bindings() -> None:
+    default = exchanges.predeclared_exchanges(VERSIONS["4.3"])[0]
+    assert default.name == ""
+    assert list(default.matcher.match("q", None)) == [Destination("queue", "q")]
+    with pytest.raises(ChannelException, match="default exchange"):
+        default.matcher.check({})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key", "matches"),
+    [
+        ("*", "a", True),
+        ("*", "", False),
+        ("#", "", True),
+        ("", "", True),
+        ("", "a", False),
+        ("a.*", "a.", True),
+        ("a.*", "a", False),
+        ("a.#", "a", True),
+        ("a.#", "a.b.c", True),
+        ("#.c", "a.b.c", True),
+        ("#.b.#", "a.b.c", True),
+        ("*.*", "a.b", True),
+        ("*.*", "a.b.c", False),
+        ("a.*.c", "a.b.c", True),
+        ("#.#", "", True),
+        ("#.*", "", False),
+        ("*", "*", True),
+        ("a", "*", False),
+    ],
+)
+def test_a_topic_pattern_matches_by_words(pattern: str, key: str, matches: bool) -> None:  # noqa: FBT001  a case
+    matcher = TopicMatcher()
+    matcher.add(bound(pattern))
+    assert (names(matcher, key) == {"q"}) is matches
+
+
+def matches_by_definition(pattern: list[str], key: list[str]) -> bool:
+    if not pattern:
+        return not key
+    if pattern[0] == "#":
+        return matches_by_definition(pattern[1:], key) or (bool(key) and matches_by_definition(pattern, key[1:]))
+    return bool(key) and pattern[0] in ("*", key[0]) and matches_by_definition(pattern[1:], key[1:])
+
+
+PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "#", ""]), max_size=5).map(".".join)
+KEYS = st.lists(st.sampled_from(["a", "b", ""]), max_size=5).map(".".join)
+
+
+@given(st.sets(PATTERNS, max_size=6), st.sets(PATTERNS, max_size=3), KEYS)
+def test_the_trie_matches_as_the_definition_says(patterns: set[str], removed: set[str], key: str) -> None:
+    matcher = TopicMatcher()
+    for pattern in sorted(patterns | removed):
+        matcher.add(bound(pattern, pattern))
+    for pattern in sorted(removed):
+        matcher.remove(bound(pattern, pattern))
+    expected = {pattern for pattern in patterns - removed if matches_by_definition(words_of(pattern), words_of(key))}
+    assert names(matcher, key) == expected
+
+
+def test_a_trie_without_bindings_is_empty() -> None:
+    matcher = TopicMatcher()
+    matcher.add(bound("a.b.#"))
+    matcher.add(bound("a.c"))
+    matcher.remove(bound("a.b.#"))
+    matcher.remove(bound("a.c"))
+    assert matcher._root.children == {}
+
+
+def headers_match(binding: dict[str, object], headers: dict[str, object], *, exact: bool = True) -> bool:
+    matcher = HeadersMatcher(exact=exact)
+    matcher.add(bound("", "q", table_from_python(binding)))
+    return names(matcher, "", table_from_python(headers)) == {"q"}
+
+
+@pytest.mark.parametrize(
+    ("binding", "headers", "matches"),
+    [
+        ({"a": "1", "b": "2"}, {"a": "1", "b": "2", "c": "3"}, True),
+        ({"a": "1", "b": "2"}, {"a": "1"}, False),
+        ({"x-match": "any", "a": "1", "b": "2"}, {"a": "1"}, True),
+        ({"x-match": "any", "a": "1"}, {"a": "2"}, False),
+        ({"x-match": "all"}, {}, True),
+        ({}, {}, True),
+        ({"x-match": "any"}, {"a": "1"}, False),
+        ({"x-match": "all", "x-a": "1"}, {}, True),
+        ({"x-match": "all-with-x", "x-a": "1"}, {}, False),
+        ({"x-match": "all-with-x", "x-a": "1"}, {"x-a": "1"}, True),
+        ({"x-match": "any", "x-a": "1"}, {"x-a": "1"}, False),
+        ({"x-match": "any-with-x", "x-a": "1"}, {"x-a": "1"}, True),
+        ({"a": None}, {"a": "anything"}, True),
+        ({"a": None}, {}, False),
+        ({"a": "1"}, {"a": None}, False),
+        ({"a": 1}, {"a": 2**40}, False),
+        ({"a": 1}, {"a": "1"}, False),
+        ({"a": 1}, {"a": True}, False),
+        ({"a": "1"}, {"a": b"1"}, True),
+    ],
+)
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_headers_binding_matches(
+    binding: dict[str, object],
+    headers: dict[str, object],
+    matches: bool,  # noqa: FBT001  a case
+    exact: bool,  # noqa: FBT001  a case
+) -> None:
+    assert headers_match(binding, headers, exact=exact) is matches
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_integers_of_two_widths_match_and_1_0_only_in_3_10(exact: bool) -> None:  # noqa: FBT001  a case
+    matcher = HeadersMatcher(exact=exact)
+    matcher.add(bound("", "q", {"a": Field("byte", 1)}))
+    assert names(matcher, "", {"a": Field("long", 1)}) == {"q"}
+    assert (names(matcher, "", {"a": Field("double", 1.0)}) == {"q"}) is not exact
+
+
+@pytest.mark.parametrize("x_match", [longstr("none"), Field("signedint", 1)])
+def test_an_x_match_that_is_none_of_the_four_is_refused(x_match: Field) -> None:
+    with pytest.raises(ChannelException, match="x-match"):
+        HeadersMatcher(exact=True).check({"x-match": x_match})
+
+
+# Declaring
+
+
+def made(**options: object) -> exchanges.Exchange:
+    defaults: dict[str, object] = {
+        "durable": True,
+        "auto_delete": False,
+        "internal": False,
+        "arguments": {},
+        "vhost": "/",
+    }
+    return exchanges.new_exchange("x", "direct", version=VERSIONS["4.3"], **(defaults | options))  # type: ignore[arg-type]
+
+
+def difference(current: exchanges.Exchange, **options: object) -> str:
+    given: dict[str, object] = {
+        "type_": "direct",
+        "durable": True,
+        "auto_delete": False,
+        "internal": False,
+        "arguments": {},
+        "vhost": "/",
+    }
+    with pytest.raises(ChannelException) as caught:
+        exchanges.assert_equivalent(current, **(given | options))  # type: ignore[arg-type]
+    return caught.value.text.replace("PRECONDITION_FAILED - inequivalent arg ", "").replace(
+        " for exchange 'x' in vhost '/'", ""
+    )
+
+
+def test_type_durable_auto_delete_and_internal_are_compared_in_this_order() -> None:
+    options = {"type_": "fanout", "durable": False, "auto_delete": True, "internal": True}
+    told = []
+    for key in list(options):
+        told.append(difference(made(), **options))
+        del options[key]
+    assert told == [
+        "'type': received 'fanout' but current is 'direct'",
+        "'durable': received 'false' but current is 'true'",
+        "'auto_delete': received 'true' but current is 'false'",
+        "'internal': received 'true' but current is 'false'",
+    ]
+
+
+def test_of_the_arguments_only_the_alternate_exchange_is_compared() -> None:
+    table = {"alternate-exchange": longstr("ae"), "other": longstr("1")}
+    current = made(arguments=table)
+    assert current.alternate_exchange == "ae"
+    assert difference(current) == (
+        "'alternate-exchange': received none but current is the value 'ae' of type 'longstr'"
+    )
+
+
+def test_an_alternate_exchange_that_is_no_string_is_refused() -> None:
+    with pytest.raises(ChannelException) as caught:
+        made(arguments={"alternate-exchange": Field("signedint", 1)})
+    assert caught.value.text.endswith(
+        "invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost '/'"
+    )
+
+
+@pytest.mark.parametrize(("version", "code"), [("3.10", 503), ("4.0", 406), ("4.3", 406)])
+def test_an_unknown_type_closes_the_connection_in_3_10_only(version: str, code: int) -> None:
+    with pytest.raises(AmqpException) as caught:
+        exchanges.check_type("bogus", version=VERSIONS[version])
+    assert (caught.value.code, caught.value.text.partition(" - ")[2]) == (code, "unknown exchange type 'bogus'")
