@@ -274,7 +274,9 @@ class Channel(DeclaringChannel):
             source.hold_unacked(self, pending)
             self._known_queues[source] = None
         message = queued.message
-        properties = message.properties if message.deaths is None else delivered_properties(message)
+        properties = message.properties
+        if message.deaths is not None or queued.annotations is not None:
+            properties = delivered_properties(message, queued.annotations)
         self._send(
             events.GetOk(
                 self.number,
@@ -311,7 +313,7 @@ class Channel(DeclaringChannel):
         tag = self._next_delivery_tag
         if not self._version.reply_to_returns_mandatory:
             self._next_delivery_tag = tag + 1
-        self._send_delivery(consumer_tag, tag, message, is_redelivered=False)
+        self._send_delivery(consumer_tag, tag, message, delivered_properties(message), is_redelivered=False)
 
     # what queues say (delivery.Mailbox)
 
@@ -328,14 +330,20 @@ class Channel(DeclaringChannel):
         """Send a message to the consumer; return what is to be settled, None where nothing is."""
         tag = self._next_delivery_tag
         self._next_delivery_tag = tag + 1
-        self._send_delivery(consumer.tag, tag, queued.message, is_redelivered=queued.redelivered)
+        message = queued.message
+        properties = message.properties
+        if message.deaths is not None or queued.annotations is not None:
+            properties = delivered_properties(message, queued.annotations)
+        self._send_delivery(consumer.tag, tag, message, properties, is_redelivered=queued.redelivered)
         if consumer.no_ack:
             return None
         pending = PendingAck(tag, consumer.tag, self.consumers[consumer.tag][1], queued)
         self.unacked.add(pending)
         return pending
 
-    def _send_delivery(self, consumer_tag: str, delivery_tag: int, message: Message, *, is_redelivered: bool) -> None:
+    def _send_delivery(
+        self, consumer_tag: str, delivery_tag: int, message: Message, properties: Properties, *, is_redelivered: bool
+    ) -> None:
         self._send(
             events.Deliver(
                 self.number,
@@ -344,7 +352,7 @@ class Channel(DeclaringChannel):
                 is_redelivered,
                 message.exchange,
                 message.routing_key,
-                message.properties if message.deaths is None else delivered_properties(message),
+                properties,
                 message.body,
             )
         )

@@ -80,12 +80,12 @@ class Rotation:
 class ChannelRecord:
     """What a queue knows of one channel (rabbit_queue_consumers, #cr)."""
 
-    __slots__ = ("blocked", "consumer_count", "credits", "limit", "mailbox", "unacked", "unsent")
+    __slots__ = ("blocked", "consumer_tags", "credits", "limit", "mailbox", "unacked", "unsent")
 
     def __init__(self, mailbox: Mailbox) -> None:
         self.mailbox = mailbox
         self.unacked: dict[int, PendingAck] = {}  # by the message's sequence, in order of delivery
-        self.consumer_count = 0
+        self.consumer_tags: set[str] = set()
         self.blocked = Rotation()
         self.credits: dict[str, int] = {}  # by consumer tag; only consumers with a prefetch have one
         self.limit = _Limit.DORMANT
@@ -94,7 +94,7 @@ class ChannelRecord:
     @property
     def is_empty(self) -> bool:
         """Whether the queue has nothing to do with the channel any more (update_ch_record)."""
-        return not (self.unacked or self.consumer_count or self.unsent)
+        return not (self.unacked or self.consumer_tags or self.unsent)
 
 
 class Consumers:
@@ -118,7 +118,7 @@ class Consumers:
     def add(self, consumer: Consumer) -> None:
         """Add a consumer behind its equals."""
         record = self.record(consumer.mailbox)
-        record.consumer_count += 1
+        record.consumer_tags.add(consumer.tag)
         self.count += 1
         if consumer.mailbox.is_limited and record.limit is _Limit.DORMANT:
             record.limit = _Limit.ACTIVE
@@ -131,9 +131,9 @@ class Consumers:
         record = self.records[consumer.mailbox]
         record.blocked.remove(consumer)
         self.active.remove(consumer)
-        if record.consumer_count == 1:
+        record.consumer_tags.remove(consumer.tag)
+        if not record.consumer_tags:
             record.limit = _Limit.DORMANT
-        record.consumer_count -= 1
         self.count -= 1
         record.credits.pop(consumer.tag, None)
 
@@ -142,7 +142,7 @@ class Consumers:
         record = self.records.pop(mailbox, None)
         if record is None or record.is_empty:
             return None
-        self.count -= record.consumer_count
+        self.count -= len(record.consumer_tags)
         for consumer in [consumer for consumer in self.active if consumer.mailbox is mailbox]:
             self.active.remove(consumer)
         return record
@@ -172,6 +172,10 @@ class Consumers:
         if credit is not None:
             record.credits[consumer.tag] = credit - 1
         return True
+
+    def has_credit(self, consumer: Consumer) -> bool:
+        """Return whether the consumer's prefetch leaves room."""
+        return self.records[consumer.mailbox].credits.get(consumer.tag, 1) > 0
 
     def block(self, consumer: Consumer) -> None:
         """Put a consumer aside until there is room for it."""

@@ -82,11 +82,16 @@ def cycle_check(message: Message, reason: str) -> Callable[[str], bool] | None:
     return is_cycle
 
 
-def delivered_properties(message: Message) -> Properties:
-    """Return the properties as RabbitMQ 4 delivers them: with the history that it keeps beside the message."""
+def delivered_properties(message: Message, annotations: Table | None = None) -> Properties:
+    """Return the properties as they are delivered: with the history that RabbitMQ 4 keeps beside the message.
+
+    `annotations` are what a quorum queue adds to the headers.
+    """
     history = message.deaths
     if history is None:
-        return message.properties
+        if annotations is None:
+            return message.properties
+        return message.properties.replace(headers={**(message.properties.headers or {}), **annotations})
     last = history.deaths[0]
     headers = {
         **(message.properties.headers or {}),
@@ -97,6 +102,7 @@ def delivered_properties(message: Message) -> Properties:
         "x-last-death-exchange": longstr(history.last_exchange),
         "x-last-death-queue": longstr(last.queue),
         "x-last-death-reason": longstr(last.reason),
+        **(annotations or {}),
     }
     return message.properties.replace(headers=headers, expiration=None)
 

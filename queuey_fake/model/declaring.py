@@ -125,7 +125,7 @@ class DeclaringChannel(Door):
             return
         if passive:
             # The lease is renewed before exclusive access is checked (rabbit_channel: with_or_die, then check).
-            self._vhost.queue(queue).renew_lease()
+            self._vhost.queue(queue).declared_again()
             declared = self._vhost.accessible_queue(queue, self.connection)
         else:
             # An exclusive queue ends with its connection, so RabbitMQ takes it for transient (scenario
@@ -139,7 +139,7 @@ class DeclaringChannel(Door):
             declared = self._vhost.declare_queue(queue, properties, self.connection)
         self._last_declared_queue = declared.name
         if not nowait:
-            ready, consumers = declared.ready.count, declared.consumers.count
+            ready, consumers = declared.ready.count, declared.consumer_count
             self._send(events.QueueDeclareOk(self.number, declared.name, ready, consumers))
 
     def _declare_reply_address(self, name: str, *, nowait: bool) -> None:

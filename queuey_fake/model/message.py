@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from queuey_fake.model.fields import Table
 from queuey_fake.model.properties import Properties
 
 
@@ -85,9 +86,22 @@ class Message:
 
 
 class QueuedMessage:
-    """A message in one queue. `sequence` is its place there, kept when it is delivered and requeued."""
+    """A message in one queue. `sequence` is its place there, kept when it is delivered and requeued.
 
-    __slots__ = ("deadline_ms", "delivery_count", "level", "message", "redelivered", "sequence")
+    For quorum queues alone: `acquired_count` is how often it came back, None for never, and `annotations` are the
+    headers that its delivery adds.
+    """
+
+    __slots__ = (
+        "acquired_count",
+        "annotations",
+        "deadline_ms",
+        "delivery_count",
+        "level",
+        "message",
+        "redelivered",
+        "sequence",
+    )
 
     def __init__(self, message: Message, sequence: int, deadline_ms: int | None, level: int) -> None:
         self.message = message
@@ -95,4 +109,6 @@ class QueuedMessage:
         self.deadline_ms = deadline_ms
         self.level = level
         self.redelivered = False
+        self.acquired_count: int | None = None
+        self.annotations: Table | None = None
         self.delivery_count = message.delivery_count

@@ -71,6 +71,11 @@ class Queue:
         self._drops_head = self._is_limited and settings.overflow == "drop-head"
         self.renew_lease()
 
+    @property
+    def consumer_count(self) -> int:
+        """How many consumers queue.declare-ok counts."""
+        return self.consumers.count
+
     # ------------------------------------------------------------------------------------------------ arrival
 
     def publish(self, message: Message) -> bool:
@@ -324,6 +329,10 @@ class Queue:
         if self.lease_timer is not None:
             self._timers.cancel(self.lease_timer)
         self.lease_timer = self._timers.set(self._timers.now_ms + self.settings.expires_ms, self._lease_timer_fires)
+
+    def declared_again(self) -> None:
+        """Hear of another declaration, passive or not, which renews the lease."""
+        self.renew_lease()
 
     def _lease_timer_fires(self) -> None:
         self.lease_timer = None

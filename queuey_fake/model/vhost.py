@@ -18,6 +18,7 @@ from queuey_fake.model.fields import Table, octets_of
 from queuey_fake.model.message import Message
 from queuey_fake.model.names import Names
 from queuey_fake.model.queue import Queue, QueueIdentity
+from queuey_fake.model.quorum import new_queue
 
 if TYPE_CHECKING:
     from queuey_fake.model.exchanges import Exchange
@@ -161,10 +162,10 @@ class VHost:
             queue_arguments.assert_equivalent(
                 current.identity.properties, properties, queue=name, vhost=self.name, version=self.version
             )
-            current.renew_lease()
+            current.declared_again()
             return current
         settings = queue_arguments.queue_settings(properties, queue=name, vhost=self.name, version=self.version)
-        queue = Queue(QueueIdentity(name, properties, settings, owner), self)
+        queue = new_queue(QueueIdentity(name, properties, settings, owner), self)
         self.queues[name] = queue
         return queue
 

@@ -1,0 +1,239 @@
+"""A quorum queue on its one node: delivery limit, returns, priorities, and what differs from a classic queue.
+
+Owns what rabbit_fifo does otherwise than rabbit_amqqueue_process. There is no replication here: one node is the quorum.
+"""
+
+from __future__ import annotations
+
+from queuey_fake.model import dead_letter, errors
+from queuey_fake.model.delivery import Consumer, Mailbox, PendingAck
+from queuey_fake.model.fields import Table, long
+from queuey_fake.model.message import Message, QueuedMessage
+from queuey_fake.model.queue import Queue, QueueHost, QueueIdentity
+from queuey_fake.model.quorum_ready import DEFAULT_PRIORITY, QuorumReadyMessages
+
+_LOW_LIMIT = 0.8  # below this share of its limits a queue that refused messages takes them again (?LOW_LIMIT)
+
+
+class QuorumQueue(Queue):
+    """One quorum queue. `level` of its messages is their place among the version's priorities."""
+
+    ready: QuorumReadyMessages  # type: ignore[assignment]  # another order behind the same methods
+
+    def __init__(self, identity: QueueIdentity, host: QueueHost) -> None:
+        super().__init__(identity, host)
+        self.ready = QuorumReadyMessages(host.version.quorum_priorities)
+        self._is_refusing = False
+
+    @property
+    def consumer_count(self) -> int:
+        """How many consumers queue.declare-ok counts: those served, and any that hold messages (query_stat)."""
+        count = int(self._holder is not None) if self.settings.single_active_consumer else self.consumers.count
+        holders = {
+            (pending.consumer_tag, 0 if pending.consumer_tag is not None else pending.delivery_tag, record)
+            for record in self.consumers.records.values()
+            for pending in record.unacked.values()
+            if pending.consumer_tag is None or pending.consumer_tag not in record.consumer_tags
+        }
+        return count + len(holders)
+
+    # ------------------------------------------------------------------------------------------------ arrival
+
+    def publish(self, message: Message) -> bool:
+        """Take a message; return False while the queue refuses them. It takes one more than its limit says."""
+        if self.is_deleted:
+            return True
+        if self._is_refusing:
+            self._refuse(message)
+            return False
+        self.ready.append(self._new(message))
+        if self._host.observer is not None:
+            self._report("queued", message)
+        self.run()
+        return True
+
+    def _new(self, message: Message) -> QueuedMessage:
+        queued = super()._new(message)
+        queued.level = self.ready.level_of(message.properties.priority)
+        if queued.deadline_ms == self._timers.now_ms:
+            queued.deadline_ms += 1  # no TTL is shorter than a millisecond (update_expiry_header)
+        queued.acquired_count = None
+        return queued
+
+    def run(self) -> None:
+        """Drop what is over age at the head, deliver what can be delivered, then look at the limits (checkout)."""
+        self.drop_expired()
+        while self.ready.count and (consumer := self._next_consumer()) is not None:
+            self._deliver(consumer, self.ready.pop())
+            self.drop_expired()
+        if not self._is_limited:
+            return
+        if self._drops_head:
+            self._drop_overflow()
+        elif self._is_over_limit():
+            self._is_refusing = True
+        elif self._is_below_low_limit():
+            self._is_refusing = False
+
+    def _is_below_low_limit(self) -> bool:
+        settings = self.settings
+        return (settings.max_length is None or self.ready.count <= int(settings.max_length * _LOW_LIMIT)) and (
+            settings.max_length_bytes is None or self.ready.octets <= int(settings.max_length_bytes * _LOW_LIMIT)
+        )
+
+    # ------------------------------------------------------------------------------------------------ delivery
+
+    def get(self) -> QueuedMessage | None:
+        """Take the head for basic.get; over-age messages go first, for a quorum queue never hands them out."""
+        if self.settings.single_active_consumer:
+            raise errors.get_from_single_active_consumer(self.name, self._host.name)
+        self.renew_lease()
+        self.drop_expired()
+        if not self.ready.count:
+            return None
+        queued = self.ready.pop()
+        self._annotate(queued, is_get=True)
+        return queued
+
+    def _deliver(self, consumer: Consumer, queued: QueuedMessage) -> None:
+        self._annotate(queued, is_get=False)
+        super()._deliver(consumer, queued)
+        if not self.settings.single_active_consumer and not self.consumers.has_credit(consumer):
+            self.consumers.block(consumer)  # it leaves at once, not when the next delivery is tried
+
+    def _annotate(self, queued: QueuedMessage, *, is_get: bool) -> None:
+        """Set what the delivery says of earlier ones (rabbit_fifo_client:add_delivery_count_header)."""
+        version = self._host.version
+        acquired = queued.acquired_count
+        queued.redelivered = bool(acquired)
+        headers: Table = {}
+        if acquired is not None and version.quorum_nack_counts_as_acquired:
+            headers["x-acquired-count"] = long(acquired)
+            if queued.delivery_count:
+                headers["x-delivery-count"] = long(queued.delivery_count)
+        elif acquired is not None:
+            headers["x-delivery-count"] = long(acquired)
+        elif is_get and version.quorum_counts_first_delivery:
+            headers["x-delivery-count"] = long(0)
+        queued.annotations = headers or None
+
+    # ------------------------------------------------------------------------------------------------ settling
+
+    def acknowledge(self, mailbox: Mailbox, pending: list[PendingAck]) -> None:
+        """Forget the messages."""
+        self.consumers.settle(mailbox, pending)
+        self._activate_next()
+        self.run()
+
+    def requeue(self, mailbox: Mailbox, pending: list[PendingAck], *, counts: bool) -> None:
+        """Take the messages back, or dead-letter those that came back too often (return_one)."""
+        self.consumers.settle(mailbox, pending)
+        # Without a delivery limit each is written to the log again (#requeue), and so comes behind all others.
+        self._take_back(pending, counts=counts, to_the_back=self.settings.delivery_limit is None)
+        self._activate_next()
+        self.run()
+
+    def _take_back(self, pending: list[PendingAck], *, counts: bool, to_the_back: bool) -> None:
+        version = self._host.version
+        limit = self.settings.delivery_limit
+        for one in pending:
+            queued = one.queued
+            queued.acquired_count = (queued.acquired_count or 0) + 1
+            queued.delivery_count += counts
+            returns = queued.delivery_count if version.quorum_nack_counts_as_acquired else queued.acquired_count
+            if limit is not None and returns > limit:
+                self._dead_letter(queued.message, dead_letter.DELIVERY_LIMIT, queued.delivery_count)
+                continue
+            if self._host.observer is not None:
+                self._report("requeued", queued.message)
+            if to_the_back:
+                self._sequence += 1
+                queued.sequence = self._sequence
+                queued.level = self.ready.level_of(DEFAULT_PRIORITY)
+                self.ready.append(queued)
+            else:
+                self.ready.give_back(queued)
+
+    def discard(self, mailbox: Mailbox, pending: list[PendingAck], *, counts: bool) -> None:
+        """Dead-letter rejected messages, or drop them without a dead-letter exchange."""
+        for one in pending:
+            self._dead_letter(one.queued.message, dead_letter.REJECTED, one.queued.delivery_count + counts)
+        self.acknowledge(mailbox, pending)
+
+    # ------------------------------------------------------------------------------------------------ consumers
+
+    def check_consumer(self, *, exclusive: bool) -> None:
+        """Let every consumer in: quorum queues do not know exclusive ones."""
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Add a consumer; `run` delivers to it. Raises ConnectionException for a channel-wide limit."""
+        if consumer.mailbox.is_limited:
+            raise errors.global_qos_unsupported(self.name, self._host.name)
+        super().add_consumer(consumer)
+        self._activate_next()
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Take a cancelled consumer out; what it has not settled stays with its channel."""
+        self.consumers.remove(consumer)
+        if self._holder is consumer:
+            self._holder = None
+        self._activate_next()
+        self.renew_lease()
+        self.run()
+
+    def channel_closed(self, mailbox: Mailbox) -> None:
+        """Take back what the channel has not settled, and forget its consumers (handle_down)."""
+        record = self.consumers.erase(mailbox)
+        if record is None:
+            return
+        if self._holder is not None and self._holder.mailbox is mailbox:
+            self._holder = None
+        self._take_back(list(record.unacked.values()), counts=True, to_the_back=False)
+        self._activate_next()
+        self.renew_lease()
+        self.run()
+
+    def _next_consumer(self) -> Consumer | None:
+        if self.settings.single_active_consumer and self._is_quiescing():
+            return None
+        return super()._next_consumer()
+
+    def _activate_next(self) -> None:
+        """Choose the single active consumer; a higher priority takes over once the active one holds nothing."""
+        if not self.settings.single_active_consumer:
+            return
+        best = self._best_waiting()
+        if self._holder is None or (self._is_quiescing() and not self._held_by(self._holder)):
+            self._holder = best
+
+    def _is_quiescing(self) -> bool:
+        holder, best = self._holder, self._best_waiting()
+        if holder is None or best is None or not self._host.version.quorum_sac_priority_takes_over:
+            return False
+        return best.priority > holder.priority
+
+    def _best_waiting(self) -> Consumer | None:
+        every = [*self.consumers.active, *(one for record in self.consumers.records.values() for one in record.blocked)]
+        return max(every, key=lambda consumer: consumer.priority, default=None)
+
+    def _held_by(self, consumer: Consumer) -> bool:
+        record = self.consumers.records[consumer.mailbox]
+        return any(pending.consumer_tag == consumer.tag for pending in record.unacked.values())
+
+    # ------------------------------------------------------------------------------------------------ the queue itself
+
+    def declared_again(self) -> None:
+        """Hear of another declaration, which renews no lease here."""
+
+    def delete(self, *, if_unused: bool, if_empty: bool) -> int:
+        """End the queue; return how many ready messages went with it. Conditions are not implemented."""
+        if if_unused:
+            raise errors.conditional_quorum_delete(self.name, self._host.name, "if-unused")
+        if if_empty:
+            raise errors.conditional_quorum_delete(self.name, self._host.name, "if-empty")
+        return super().delete(if_unused=False, if_empty=False)
+
+
+def new_queue(identity: QueueIdentity, host: QueueHost) -> Queue:
+    """Return a new queue of the type that its arguments ask for."""
+    return QuorumQueue(identity, host) if identity.settings.queue_type == "quorum" else Queue(identity, host)
