@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
 pytest_plugins = ["pytester"]
@@ -25,9 +27,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def run_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A pytest run of its own: without what the surrounding run was told, or what other plugins warn of."""
-    for name in ("PYTEST_ADDOPTS", "QUEUEY_RABBITMQ_URL", "PYTEST_XDIST_WORKER"):
+    """A pytest run of its own, with queuey's plugin alone and without what the surrounding run was told."""
+    for name in ("QUEUEY_RABBITMQ_URL", "PYTEST_XDIST_WORKER"):
         monkeypatch.delenv(name, raising=False)
-    pytester.plugins = []
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:cacheprovider --strict-markers")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p pytest_queuey.plugin -p no:cacheprovider --strict-markers")
+    # A run inside a run forgets what it has imported; what stands here already is not loaded again for each.
+    for module in ("pytest_queuey.broker_under_test", "queuey_fake.fake_broker", "queuey_rabbitmq.pika_link"):
+        import_module(module)
     return pytester

@@ -1,12 +1,11 @@
 """Which brokers tests run on, and what is said where a real one cannot be had."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 USES_THE_BROKER = "def test_it(queuey_broker): assert queuey_broker.kind == 'fake'"
+OTHER_PLUGINS = ("anyio", "asyncio", "hypothesispytest", "time_machine", "xdist", "xdist.looponfail")
 NO_REAL_ONE = ("--queuey-rabbitmq-source=local", "--queuey-rabbitmq-server=/nonexistent/rabbitmq-server")
 
 
@@ -175,7 +174,7 @@ def test_the_fake_runs_under_xdist(run_pytest: pytest.Pytester) -> None:
 
 
 def test_a_run_that_does_not_use_the_fixtures_loads_nothing_of_queuey_but_the_plugin(
-    run_pytest: pytest.Pytester,
+    run_pytest: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_pytest.makepyfile(
         """
@@ -187,28 +186,10 @@ def test_a_run_that_does_not_use_the_fixtures_loads_nothing_of_queuey_but_the_pl
             assert ours == {"pytest_queuey", "pytest_queuey.plugin", "pytest_queuey.options"}
         """
     )
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "no:asyncio",
-            "-p",
-            "no:anyio",
-            "-p",
-            "no:xdist",
-            "-p",
-            "no:hypothesispytest",
-        ],
-        cwd=run_pytest.path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_queuey.plugin"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in OTHER_PLUGINS))
+    done = run_pytest.runpytest_subprocess("-q")
+    done.assert_outcomes(passed=1)
 
 
 def test_it_works_where_assertions_are_not_rewritten(run_pytest: pytest.Pytester) -> None:
