@@ -12,6 +12,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from queuey_fake import frozen_time
+
 MS_PER_SECOND = 1000
 
 
@@ -39,7 +41,11 @@ class Clock(Protocol):
 
 
 class ManualClock:
-    """A clock that moves only when it is told to; it starts at `start` (an aware datetime), or at the present.
+    """A clock that moves only when it is told to.
+
+    With a `start` (an aware datetime) it keeps to a time of its own. Without one it starts at the present, and while
+    freezegun or time-machine shows a time to the test, it is that time: it follows when the test moves it, moves it
+    when it is moved itself, and comes back to its own when the real time is shown again.
 
     Only the thread that drives a test may move it.
     """
@@ -47,15 +53,19 @@ class ManualClock:
     is_virtual = True
 
     def __init__(self, start: datetime | None = None) -> None:
-        self._now_ms = epoch_ms(start) if start is not None else SystemClock().now_ms()
+        self._follows = start is None
+        self._own_ms = epoch_ms(start) if start is not None else time.time_ns() // 1_000_000
         self._participants: list[Participant] = []
+        if self._follows:
+            frozen_time.listen(self)
 
     def __repr__(self) -> str:
-        return f"<ManualClock at {datetime.fromtimestamp(self._now_ms / MS_PER_SECOND, UTC).isoformat()}>"
+        return f"<ManualClock at {datetime.fromtimestamp(self.now_ms() / MS_PER_SECOND, UTC).isoformat()}>"
 
     def now_ms(self) -> int:
         """Return the present."""
-        return self._now_ms
+        shown_ms = frozen_time.shown_ms() if self._follows else None
+        return self._own_ms if shown_ms is None else shown_ms
 
     def join(self, participant: Participant) -> Callable[[], None]:
         """Tell a participant of every move from now on; the callable that is returned ends that."""
@@ -67,26 +77,34 @@ class ManualClock:
         ms = duration_ms(duration)
         if ms < 0:
             raise ValueError(f"a clock advances forwards, not by {duration!r}; move_to() goes back")
-        self.move_to_ms(self._now_ms + ms)
+        self.move_to_ms(self.now_ms() + ms)
 
     def move_to(self, instant: datetime) -> None:
         """Move to an instant (an aware datetime); going back undoes nothing and makes nothing happen."""
         self.move_to_ms(epoch_ms(instant))
 
     def move_to_ms(self, target_ms: int) -> None:
-        """Move to an instant in ms since the epoch."""
+        """Move to an instant in ms since the epoch, stopping wherever something is due on the way."""
         while (due_ms := self._next_due_ms()) is not None and due_ms <= target_ms:
-            self._stop_at(max(due_ms, self._now_ms))
+            self._stop_at(max(due_ms, self.now_ms()))
         self._stop_at(target_ms)
+
+    def shown_time_changed(self) -> None:
+        """Tell the participants: freezegun has frozen, moved or thawed time."""
+        for participant in list(self._participants):
+            participant.clock_moved()
 
     def _next_due_ms(self) -> int | None:
         due = [ms for participant in self._participants if (ms := participant.next_due_ms()) is not None]
         return min(due, default=None)
 
     def _stop_at(self, now_ms: int) -> None:
-        self._now_ms = now_ms
-        for participant in list(self._participants):
-            participant.clock_moved()
+        if self._follows and frozen_time.shown_ms() is not None:
+            if frozen_time.shown_ms() != now_ms:
+                frozen_time.move_shown_to(now_ms)
+        else:
+            self._own_ms = now_ms
+        self.shown_time_changed()
 
 
 class SystemClock:

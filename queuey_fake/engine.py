@@ -28,6 +28,10 @@ WAIT_GUARD_S = 10.0
 """Real seconds after which a thread that waits in virtual time gives up."""
 
 
+LOOK_EVERY_S = 0.02
+"""How often a thread that waits in virtual time looks whether time was moved without anybody being told."""
+
+
 class FrontEnd(Protocol):
     """Someone with connections to the model: a session's link, or the server of the AMQP port."""
 
@@ -58,6 +62,9 @@ class BlockingInCallbackError(Exception):
 
 class Engine:
     """Runs turns on a model, and moves it through time."""
+
+    # Held on the class, where no library that freezes time looks for it: waits of real time stay real.
+    _real_monotonic = staticmethod(time.monotonic)
 
     def __init__(self, model: Broker, clock: Clock, *, wait_guard_s: float = WAIT_GUARD_S) -> None:
         self.model = model
@@ -176,7 +183,7 @@ class Engine:
     def elapsed_ms(self) -> int:
         """Return how far time has moved forwards since the engine was made; going back does not count."""
         if not self.clock.is_virtual:
-            return time.monotonic_ns() // 1_000_000
+            return int(self._real_monotonic() * MS_PER_SECOND)
         return self._elapsed_ms
 
     def next_due_ms(self) -> int | None:
@@ -257,24 +264,26 @@ class Engine:
             return True
 
     def _block(self, ready: Callable[[], bool], deadline_ms: int | None) -> bool:
-        guard = time.monotonic() + self.wait_guard_s
-        with self._lock:
-            while not ready():
-                if deadline_ms is not None and self._elapsed_ms >= deadline_ms:
-                    return False
-                left = guard - time.monotonic()
-                if left <= 0:
-                    raise WaitGuardError
-                self._sleep(left)
+        guard_s = self._real_monotonic() + self.wait_guard_s
+        while not ready():
+            if deadline_ms is not None and self._elapsed_ms >= deadline_ms:
+                return False
+            if self._real_monotonic() >= guard_s:
+                raise WaitGuardError
+            with self._lock:
+                if not ready():
+                    self._sleep(LOOK_EVERY_S)
+            if self.clock.now_ms() != self._last_ms:
+                self.clock_moved()
         return True
 
     def _wait_really(self, ready: Callable[[], bool], timeout_ms: int | None) -> bool:
-        end = None if timeout_ms is None else time.monotonic() + timeout_ms / MS_PER_SECOND
+        end = None if timeout_ms is None else self._real_monotonic() + timeout_ms / MS_PER_SECOND
         while not ready():
             due_ms = self.next_due_ms()
             naps = [] if due_ms is None else [(due_ms - self.clock.now_ms()) / MS_PER_SECOND]
             if end is not None:
-                naps.append(end - time.monotonic())
+                naps.append(end - self._real_monotonic())
                 if naps[-1] <= 0:
                     return False
             with self._lock:

@@ -53,7 +53,8 @@ class InProcessLink:
         return self._engine.elapsed_ms()
 
     def open(self, name: str, on_event: Callable[[amqp.Event], None]) -> amqp.Connection:
-        """Connect to the model."""
+        """Connect to the model, which knows no names of connections."""
+        del name
         connection = InProcessConnection(self._engine, self, on_event)
         self._connections.append(connection)
         return connection
@@ -184,9 +185,7 @@ class InProcessConnection:
         """What does not come from the model's outbox."""
         self.model = engine.model.connect()
         engine.own(self.model, link)
-        self._reports.append(
-            amqp.ConnectionOpened({"product": "RabbitMQ", "version": engine.model.version.release})
-        )
+        self._reports.append(amqp.ConnectionOpened({"product": "RabbitMQ", "version": engine.model.version.release}))
 
     def send(self, commands: Sequence[amqp.Command]) -> None:
         """Do the commands on the model, in order."""
@@ -222,7 +221,7 @@ class InProcessConnection:
         self._engine.disown(self.model)
         self._reports.append(amqp.ConnectionLost(stage, code, text, None))
 
-    def _perform(self, command: amqp.Command) -> None:
+    def _perform(self, command: amqp.Command) -> None:  # noqa: C901 -- one case per command
         number = command.channel
         if isinstance(command, amqp.OpenChannel):
             channel = self._channels[number] = self.model.open_channel(number)
@@ -257,7 +256,7 @@ class InProcessConnection:
             case amqp.CloseChannel():
                 known.close()
 
-    def _translate(self, event: Any) -> None:
+    def _translate(self, event: Any) -> None:  # noqa: C901, PLR0912 -- one case per event
         match event:
             case events.Deliver(channel, tag, delivery_tag, redelivered, exchange, routing_key, properties, body):
                 readable = to_python(properties)
