@@ -1,0 +1,130 @@
+"""Owns the contract's second way into a broker, past the backend: raw messages and queues, over AMQP.
+
+The suite publishes bodies that no backend would, deletes queues under a backend's feet, and reads what a backend
+wrote as a tool of somebody else's would. Refuses to know the backend's names and rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from queuey_rabbitmq.amqp import Properties
+
+if TYPE_CHECKING:
+    import pika
+
+    from queuey_rabbitmq.amqp import ReadableProperties
+
+_NOT_FOUND: Final = 404
+_NO_PROPERTIES: Final = Properties()
+
+
+class DoorRefusedError(Exception):
+    """The broker refused what was asked of it; the message is its words."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawMessage:
+    """A message as it was in its queue."""
+
+    body: bytes
+    properties: ReadableProperties
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """Return the headers, empty where there are none."""
+        return self.properties.headers or {}
+
+
+class BrokerDoor(Protocol):
+    """What the contract asks of a broker directly; everything has happened when a call returns."""
+
+    def declare(self, queue: str, *, durable: bool = True, arguments: Mapping[str, Any] | None = None) -> None:
+        """Declare a queue. Raises DoorRefusedError where there is one with other properties."""
+
+    def delete(self, queue: str) -> None:
+        """Delete a queue with everything in it; fine where there is none."""
+
+    def publish(self, queue: str, body: bytes, properties: Properties = _NO_PROPERTIES) -> None:
+        """Put a message on a queue. Raises DoorRefusedError where there is no such queue."""
+
+    def get(self, queue: str) -> RawMessage | None:
+        """Take the first message off a queue, or None where it has none ready."""
+
+    def depth(self, queue: str) -> int | None:
+        """Return how many messages of a queue are ready, None where there is no such queue; renews its lease."""
+
+    def close(self) -> None:
+        """Let go of the broker."""
+
+
+class AmqpDoor:
+    """The door over a connection to an AMQP port; a channel for each operation, as a refusal closes it."""
+
+    def __init__(self, url: str) -> None:
+        import pika
+
+        parameters = pika.URLParameters(url)
+        parameters.heartbeat = 0  # nobody serves this connection while a test waits
+        self._connection = pika.BlockingConnection(parameters)
+
+    def declare(self, queue: str, *, durable: bool = True, arguments: Mapping[str, Any] | None = None) -> None:
+        """Declare a queue."""
+        with self._channel() as channel:
+            channel.queue_declare(queue, durable=durable, arguments=dict(arguments or {}))
+
+    def delete(self, queue: str) -> None:
+        """Delete a queue with everything in it."""
+        with self._channel() as channel:
+            channel.queue_delete(queue)
+
+    def publish(self, queue: str, body: bytes, properties: Properties = _NO_PROPERTIES) -> None:
+        """Put a message on a queue, confirmed."""
+        import pika
+        from msgspec.structs import asdict
+
+        with self._channel() as channel:
+            channel.confirm_delivery()
+            try:
+                channel.basic_publish("", queue, body, pika.BasicProperties(**asdict(properties)), mandatory=True)
+            except pika.exceptions.UnroutableError as error:
+                raise DoorRefusedError(f"publishing to queue '{queue}': unroutable") from error
+
+    def get(self, queue: str) -> RawMessage | None:
+        """Take the first message off a queue."""
+        with self._channel() as channel:
+            method, properties, body = channel.basic_get(queue, auto_ack=True)
+            return None if method is None else RawMessage(body, properties)
+
+    def depth(self, queue: str) -> int | None:
+        """Return how many messages of a queue are ready."""
+        try:
+            with self._channel() as channel:
+                count: int = channel.queue_declare(queue, passive=True).method.message_count
+                return count
+        except DoorRefusedError as error:
+            if _code(error) == _NOT_FOUND:
+                return None
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    @contextmanager
+    def _channel(self) -> Iterator[pika.adapters.blocking_connection.BlockingChannel]:
+        import pika
+
+        channel = self._connection.channel()
+        try:
+            yield channel
+        except (pika.exceptions.ChannelClosedByBroker, pika.exceptions.ConnectionClosedByBroker) as error:
+            raise DoorRefusedError(f"{error.reply_code} {error.reply_text}") from error
+        channel.close()
+
+
+def _code(error: DoorRefusedError) -> int:
+    return int(str(error).split(" ", 1)[0])

@@ -1,0 +1,150 @@
+"""Owns the contract's chapter on bodies that are no envelope: moved aside with their reason, never in the way."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pytest_queuey.contract.broker_door import BrokerDoor, RawMessage
+from pytest_queuey.contract.surroundings import (
+    QUICK,
+    MakeBackend,
+    MakeJob,
+    Surroundings,
+    take_one,
+    work_off,
+)
+from queuey_rabbitmq.amqp import Properties
+from queuey_rabbitmq.core.backend import Backend
+from queuey_rabbitmq.core.queue_config import QueueConfig
+
+ENVELOPE = (
+    b'{"job_id":"0198f0c2-7c3e-7cc0-a1b2-0123456789ab","job_type":"t","queue":"q","attempt":1,"enqueued_at_ms":1,'
+    b'"payload":null}'
+)
+"""What an older worker writes; here it is spoilt in one way or another."""
+
+MALFORMED = {
+    "empty": b"",
+    "no JSON": b"hello",
+    "cut": ENVELOPE[:-1],
+    "no object": b"[1, 2]",
+    "nothing in it": b"{}",
+    "no UTF-8": ENVELOPE.replace(b'"t"', b'"\xff"'),
+    "attempt as text": ENVELOPE.replace(b'"attempt":1', b'"attempt":"1"'),
+    "attempt zero": ENVELOPE.replace(b'"attempt":1', b'"attempt":0'),
+    "no job id": ENVELOPE.replace(b"0198f0c2", b"whatever"),
+    "no payload": ENVELOPE.replace(b',"payload":null', b""),
+}
+
+each_malformed = pytest.mark.parametrize("body", [pytest.param(body, id=name) for name, body in MALFORMED.items()])
+
+
+def moved_aside(door: BrokerDoor, queue: QueueConfig) -> RawMessage:
+    """Take a message off the dead queue, where there must be one."""
+    message = door.get(f"{queue.name}.dead")
+    assert message is not None, "the malformed message is not in the dead queue"
+    return message
+
+
+class MalformedBodies(Surroundings):
+    """A consumer sees only jobs, and a message that is none is not lost for that."""
+
+    @each_malformed
+    def test_a_malformed_body_is_moved_aside_untouched_and_the_next_job_delivered(
+        self, door: BrokerDoor, backend: Backend, queue_name: str, new_job: MakeJob, body: bytes
+    ) -> None:
+        queue = QueueConfig(queue_name, prefetch=1)
+        door.publish(queue_name, body, Properties(message_id="m", type="t", priority=3, headers={"x-mine": 1}))
+        backend.publish(new_job("next"))
+        with backend.consume(queue) as deliveries:
+            assert work_off(deliveries, 1) == ["next"]
+        message = moved_aside(door, queue)
+        assert message.body == body
+        assert dict(message.headers) == {"x-death-reason": "malformed envelope", "x-original-queue": queue_name}
+        properties = message.properties
+        assert (properties.message_id, properties.type, properties.priority) == (None, None, None)
+        assert properties.delivery_mode == 2
+        assert door.depth(queue_name) == 0
+
+    def test_a_malformed_body_is_logged_with_its_queue(
+        self,
+        door: BrokerDoor,
+        backend: Backend,
+        queue: QueueConfig,
+        new_job: MakeJob,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        door.publish(queue.name, b"hello")
+        backend.publish(new_job("next"))
+        with caplog.at_level(logging.WARNING, logger="queuey_rabbitmq"), backend.consume(queue) as deliveries:
+            assert work_off(deliveries, 1) == ["next"]
+        assert [record for record in caplog.records if queue.name in record.getMessage()]
+
+    def test_many_malformed_bodies_are_passed_by_whatever_the_prefetch(
+        self, door: BrokerDoor, backend: Backend, queue_name: str, new_job: MakeJob
+    ) -> None:
+        for number in range(20):
+            door.publish(queue_name, b"%d" % number)
+        backend.publish(new_job("next"))
+        with backend.consume(QueueConfig(queue_name, prefetch=3)) as deliveries:
+            assert work_off(deliveries, 1) == ["next"]
+        moved = [moved_aside(door, QueueConfig(queue_name)).body for _ in range(20)]
+        assert moved == [b"%d" % number for number in range(20)]
+
+    def test_a_malformed_body_is_moved_aside_while_nothing_else_comes(
+        self, door: BrokerDoor, backend: Backend, queue: QueueConfig
+    ) -> None:
+        door.publish(queue.name, b"hello")
+        with backend.consume(queue) as deliveries:
+            assert deliveries.get(timeout=0.3) is None
+        assert moved_aside(door, queue).body == b"hello"
+
+    def test_without_dead_letter_queues_a_malformed_body_is_rejected(
+        self, door: BrokerDoor, backend_factory: MakeBackend, queue_name: str, new_job: MakeJob
+    ) -> None:
+        queue = QueueConfig(queue_name, prefetch=1)
+        backend = backend_factory(QUICK.replace(declare_dead_letter_queues=False))
+        backend.declare([queue])
+        door.publish(queue_name, b"hello")
+        backend.publish(new_job("next"))
+        with backend.consume(queue) as deliveries:
+            assert work_off(deliveries, 1) == ["next"]
+        assert [door.depth(queue_name), door.depth(f"{queue_name}.dead")] == [0, None]
+
+    def test_a_malformed_body_that_cannot_be_moved_stays_in_its_queue_and_others_pass_it(
+        self, door: BrokerDoor, backend: Backend, queue: QueueConfig, new_job: MakeJob
+    ) -> None:
+        door.delete(f"{queue.name}.dead")
+        door.publish(queue.name, b"hello")
+        for number in range(3):
+            backend.publish(new_job(number))
+        with backend.consume(queue) as deliveries:
+            assert work_off(deliveries, 3) == [0, 1, 2]
+        assert door.depth(queue.name) == 1
+
+    def test_a_malformed_body_that_could_not_be_moved_is_moved_when_it_can_be(
+        self, door: BrokerDoor, backend: Backend, queue: QueueConfig, new_job: MakeJob
+    ) -> None:
+        door.delete(f"{queue.name}.dead")
+        door.publish(queue.name, b"hello")
+        backend.publish(new_job("first"))
+        with backend.consume(queue) as deliveries:
+            assert work_off(deliveries, 1) == ["first"]
+            backend.declare([queue])
+        backend.publish(new_job("second"))
+        with backend.consume(queue) as deliveries:
+            assert work_off(deliveries, 1) == ["second"]
+        assert moved_aside(door, queue).body == b"hello"
+
+    def test_what_an_older_worker_or_a_newer_one_writes_is_a_job(
+        self, door: BrokerDoor, backend: Backend, queue: QueueConfig
+    ) -> None:
+        newer = ENVELOPE[:-1] + b',"deferrals":2,"priority":3,"correlation_id":null,"colour":"red"}'
+        door.publish(queue.name, ENVELOPE)
+        door.publish(queue.name, newer)
+        with backend.consume(queue) as deliveries:
+            older_job, newer_job = take_one(deliveries).envelope, take_one(deliveries).envelope
+        assert (older_job.deferrals, older_job.priority, older_job.correlation_id) == (0, 0, None)
+        assert (newer_job.deferrals, newer_job.priority, newer_job.correlation_id) == (2, 3, None)
