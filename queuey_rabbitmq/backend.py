@@ -117,9 +117,9 @@ class RabbitMqBackend:
         """
         self._session.wait(self._publish(self._placement.deferred(envelope, delay, doing="deferring a job")))
 
-    def consume(self, queue: QueueConfig) -> RabbitMqDeliveries:
-        """Start to consume a queue; at most `queue.prefetch` deliveries are unsettled at a time."""
-        return RabbitMqDeliveries(self._session, self._placement, self.options, queue)
+    def consume(self, queue: QueueConfig, *more: QueueConfig) -> RabbitMqDeliveries:
+        """Start to consume one or more queues; of each, at most its `prefetch` deliveries are unsettled at a time."""
+        return RabbitMqDeliveries(self._session, self._placement, self.options, (queue, *more))
 
     def close(self) -> None:
         """End consumers, wait for what is in flight, and close the connections, all within close_timeout.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -15,7 +15,7 @@ from queuey_rabbitmq import codec
 from queuey_rabbitmq.core.durations import whole_ms
 from queuey_rabbitmq.core.envelope import Envelope
 from queuey_rabbitmq.core.errors import AlreadySettledError, SerializationError, ShutDownError
-from queuey_rabbitmq.session.consuming import ConsumerChannel, Ended, Settlement, lost_delivery
+from queuey_rabbitmq.session.consuming import ConsumerChannel, Ended, Settlement
 
 if TYPE_CHECKING:
     from queuey_rabbitmq.amqp import Delivered, ReadableProperties
@@ -42,17 +42,27 @@ class _Source:
 
 
 class RabbitMqDeliveries:
-    """The jobs of one queue, as they come: an iterator and a context manager; any thread may take from it.
+    """The jobs of some queues, as they come: an iterator and a context manager; any thread may take from it.
 
     A body that is not an envelope never comes out: it is moved to the dead queue with its reason, logged, and the
     next one follows.
     """
 
-    def __init__(self, session: Session, placement: Placement, options: RabbitMqOptions, queue: QueueConfig) -> None:
+    def __init__(
+        self, session: Session, placement: Placement, options: RabbitMqOptions, queues: Sequence[QueueConfig]
+    ) -> None:
+        self._session = session
+        self._placement = placement
+        self._has_dead_queue = options.declare_dead_letter_queues
         self._mailbox = session.mailbox()
-        consumer = session.consume(queue.name, queue.prefetch, self._mailbox)
-        self._source = _Source(queue.name, session, placement, consumer, options.declare_dead_letter_queues)
+        self._sources: dict[ConsumerChannel, _Source] = {}
         self._closed = False
+        try:
+            for queue in queues:
+                self._start(queue)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +86,7 @@ class RabbitMqDeliveries:
     def get(self, *, timeout: timedelta | float | None = None) -> RabbitMqDelivery | None:
         """Return the next delivery; None when `timeout` (seconds or timedelta) passes first.
 
-        Raises ShutDownError once the consumer or the backend is closed, and the BackendError that ended the consumer
+        Raises ShutDownError once the consumer or the backend is closed, and the BackendError that ended a consumer
         where the broker or the link did.
         """
         timeout_ms = None if timeout is None else max(0, whole_ms(timeout, name="timeout"))
@@ -84,33 +94,40 @@ class RabbitMqDeliveries:
             item = self._mailbox.get(timeout_ms)
             if item is None:
                 return None
-            if isinstance(item, Ended):
+            consumer, event = item
+            if isinstance(event, Ended):
                 self._mailbox.put(item)  # for every other thread that waits, and every later call
-                raise item.error
+                raise event.error
             if self._closed:
                 continue  # the broker has taken it back; what says so follows in the mailbox
+            source = self._sources[consumer]
             try:
-                envelope = Envelope.from_bytes(item.body)
+                envelope = Envelope.from_bytes(event.body)
             except SerializationError as error:
-                self._set_aside(item, error)
+                self._set_aside(source, event, error)
                 continue
-            return RabbitMqDelivery(self._source, item, envelope)
+            return RabbitMqDelivery(source, event, envelope)
 
     def close(self) -> None:
-        """Stop consuming; what was handed out and not settled goes back to the queue. Idempotent."""
+        """Stop consuming; what was handed out and not settled goes back to its queue. Idempotent."""
         self._closed = True
-        self._source.session.stop(self._source.consumer)
+        for consumer in list(self._sources):
+            self._session.stop(consumer)
 
-    def _set_aside(self, event: Delivered, error: SerializationError) -> None:
+    def _start(self, queue: QueueConfig) -> None:
+        consumer = self._session.consume(queue.name, queue.prefetch, self._mailbox)
+        self._sources[consumer] = _Source(queue.name, self._session, self._placement, consumer, self._has_dead_queue)
+
+    def _set_aside(self, source: _Source, event: Delivered, error: SerializationError) -> None:
         """Move a malformed message out of the way, without making the stream wait for it."""
-        queue, session, consumer = self._source.queue, self._source.session, self._source.consumer
+        queue, session, consumer = source.queue, source.session, source.consumer
         tag = event.delivery_tag
-        if not self._source.has_dead_queue:
+        if not source.has_dead_queue:
             log.error("queue '%s': rejecting a message that is not an envelope: %s", queue, error)
             session.settle(consumer, tag, "reject")
             return
         log.error("queue '%s': moving a message that is not an envelope to its dead queue: %s", queue, error)
-        placed = self._source.placement.malformed(queue, event.body, codec.REASON_MALFORMED)
+        placed = source.placement.malformed(queue, event.body, codec.REASON_MALFORMED)
         give_back = partial(consumer.settle, tag, "requeue")
         session.publish(
             placed.message,
@@ -209,8 +226,7 @@ class RabbitMqDelivery:
         self._begin()
         try:
             placed = place()
-            if not source.consumer.live:
-                raise lost_delivery(source.queue)
+            source.session.check_live(source.consumer)
             operation = source.session.publish(
                 placed.message, declaration=placed.declaration, then=self._acked, otherwise=self._unsettled
             )

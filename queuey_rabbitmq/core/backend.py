@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Deliveries(Protocol):
-    """The jobs of one queue, as they come: an iterator and a context manager; any thread may take from it."""
+    """The jobs of some queues, as they come: an iterator and a context manager; any thread may take from it."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -53,8 +53,8 @@ class Backend(Protocol):
     def defer(self, envelope: Envelope, delay: timedelta | float) -> None:
         """Hold a job for `delay`; it comes back at the envelope's own priority."""
 
-    def consume(self, queue: QueueConfig) -> Deliveries:
-        """Start to consume a queue; at most `queue.prefetch` deliveries are out at a time."""
+    def consume(self, queue: QueueConfig, *more: QueueConfig) -> Deliveries:
+        """Start to consume one or more queues; of each, at most its `prefetch` deliveries are out at a time."""
 
     def close(self) -> None:
         """End consumers, give back what was not settled, and let go of every resource. Idempotent."""

@@ -22,6 +22,10 @@ class Delivery(Protocol):
         """The job."""
 
     @property
+    def queue(self) -> str:
+        """The queue it was consumed from."""
+
+    @property
     def redelivered(self) -> bool:
         """Whether the broker has handed this job out before."""
 

@@ -29,13 +29,13 @@ Settlement = Literal["ack", "requeue", "reject"]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The last item of a consumer's mailbox: why nothing follows."""
+    """The last thing that a consumer puts into its mailbox: why nothing follows."""
 
     error: QueueyError
 
 
 class ConsumerChannel(ManagedChannel):
-    """A consumer, its channel and its acks.
+    """A consumer, its channel and its acks; it puts (itself, what came) into its mailbox, which others may share.
 
     `live` may be read from any thread; everything else belongs to turns.
     """
@@ -157,7 +157,7 @@ class ConsumerChannel(ManagedChannel):
             self._endings.succeed(self._start)
 
     def _delivered(self, event: amqp.Delivered) -> None:
-        self._mailbox.put(event)
+        self._mailbox.put((self, event))
 
     def _cancelled(self, _event: amqp.ConsumerCancelled) -> None:
         # Deliveries that are out can still be settled: the channel lives on until the application closes it.
@@ -179,7 +179,7 @@ class ConsumerChannel(ManagedChannel):
     def _end(self, error: QueueyError) -> None:
         if not self._has_ended:
             self._has_ended = True
-            self._mailbox.put(Ended(error))
+            self._mailbox.put((self, Ended(error)))
 
 
 def lost_delivery(queue: str) -> DeliveryLost:

@@ -10,7 +10,6 @@ from collections import deque
 from concurrent.futures import Future
 from threading import Lock
 
-
 LOW_WATER = 0.75
 """Once the bound was reached, waiters are let in again below this share of it: in a batch, not one by one, as each
 costs a switch of threads."""

@@ -147,7 +147,7 @@ class Session:
         self._wait(operation)
 
     def consume(self, queue: str, prefetch: int, mailbox: amqp.Mailbox[Any]) -> ConsumerChannel:
-        """Start a consumer whose deliveries, and in the end one `Ended`, go into the mailbox."""
+        """Start a consumer that puts (itself, Delivered), and in the end (itself, Ended), into the mailbox."""
         step = self._step(f"consuming queue '{queue}'", self._settings.operation_timeout_ms)
         started: list[ConsumerChannel] = []
         self._link.run(partial(self._consume, step, queue, prefetch, mailbox, started))
@@ -161,10 +161,14 @@ class Session:
 
     def settle(self, consumer: ConsumerChannel, delivery_tag: int, settlement: Settlement) -> None:
         """Settle a delivery. Raises DeliveryLost where its channel is gone."""
+        self.check_live(consumer)
+        self._link.run(partial(consumer.settle, delivery_tag, settlement))
+
+    def check_live(self, consumer: ConsumerChannel) -> None:
+        """Raise DeliveryLost, and count it, where deliveries of the consumer can no longer be settled."""
         if not consumer.live:
             self._stale_settlements += 1
             raise lost_delivery(consumer.queue)
-        self._link.run(partial(consumer.settle, delivery_tag, settlement))
 
     def stop(self, consumer: ConsumerChannel) -> None:
         """End a consumer; what was not settled goes back."""
