@@ -19,8 +19,6 @@ from pytest_queuey.node_control import ControlError
 from pytest_queuey.sources.local import LocalProgress, LocalServer, find_server
 from pytest_queuey.sources.server import RealServer, wait_until_ready
 
-pytestmark = pytest.mark.rabbitmq
-
 PATIENCE = 30.0
 
 
