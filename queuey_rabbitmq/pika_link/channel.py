@@ -1,6 +1,7 @@
 """One channel of a connection: the port's commands to pika's calls, pika's callbacks to the port's events.
 
-Owns the order of commands on the channel. pika keeps an AMQP method that has an answer back while an earlier one is
+Owns the order of commands on the channel, and the choice between pika's way and the short one for what comes by the
+thousand. pika keeps an AMQP method that has an answer back while an earlier one is
 unanswered, and lets everything else pass: a declaration could end up behind its publish. So commands wait here
 instead, in order. Knows nothing of what a command is for.
 """
@@ -19,6 +20,8 @@ import pika.frame
 import pika.spec
 
 from queuey_rabbitmq import amqp
+from queuey_rabbitmq.pika_link import frames
+from queuey_rabbitmq.pika_link.stream import FastConnection
 
 REPLY_SUCCESS = 200
 
@@ -45,13 +48,16 @@ class PikaChannel:
         "_confirms",
         "_consumers",
         "_emit",
+        "_fast",
         "_held",
+        "_max_body",
         "_opening",
         "_owner",
         "_published",
         "_refused_declaration",
         "_unwritten",
         "_waiting",
+        "consuming",
         "number",
     )
 
@@ -71,6 +77,10 @@ class PikaChannel:
         self._unwritten: list[int] = []
         """Numbers of publishes that could not be written, ascending: the broker does not count them."""
         self._consumers: set[str] = set()
+        self._fast: FastConnection | None = None
+        """The connection, once the channel is open, where it knows the short way."""
+        self._max_body = 0
+        self.consuming: set[str] = set()
         self._asked_to_close = False
 
     def open(self, connection: pika.SelectConnection) -> None:
@@ -116,6 +126,16 @@ class PikaChannel:
     def publish(self, command: amqp.Publish) -> None:
         """Write a publish, mandatory, through the default exchange."""
         self._published += 1
+        if self._fast is not None and len(command.body) <= self._max_body and self._channel.is_open:
+            try:
+                written = frames.encode_publish(
+                    self._channel.channel_number, command.routing_key, command.properties, command.body
+                )
+            except Exception:  # noqa: BLE001, S110 -- not in the plain form: pika takes it, or says what is wrong
+                pass
+            else:
+                self._fast.emit(written)
+                return
         p = command.properties
         self._channel.basic_publish(
             "",
@@ -159,6 +179,7 @@ class PikaChannel:
     def cancel(self, command: amqp.Cancel) -> None:
         """Write a cancel, unless the consumer is gone already."""
         if command.consumer_tag in self._consumers:
+            self.consuming.discard(command.consumer_tag)  # pika gives back what is still to come
             self._channel.basic_cancel(command.consumer_tag, callback=self._on_cancelled)
             self._waiting = True
 
@@ -176,6 +197,7 @@ class PikaChannel:
 
     def close(self, _command: amqp.CloseChannel) -> None:
         """Start to close."""
+        self.consuming.clear()
         self._channel.close(REPLY_SUCCESS)
         self._asked_to_close = True
         self._waiting = True
@@ -186,20 +208,28 @@ class PikaChannel:
         channel.add_on_return_callback(self._on_returned)
         channel.add_on_cancel_callback(self._on_cancelled_by_broker)
         if self._confirms:
-            channel.confirm_delivery(self._on_confirm, callback=self._on_opened)
+            channel.confirm_delivery(self._on_ack_or_nack, callback=self._on_opened)
         else:
             self._on_opened(None)
 
     def _on_opened(self, _frame: pika.frame.Method | None) -> None:
+        connection = self._channel.connection
+        if isinstance(connection, FastConnection):
+            self._fast = connection
+            self._max_body = connection.params.frame_max - frames.OVERHEAD
+            connection.sinks[self._channel.channel_number] = self
         self._opening = False
         self._answered()
         self._emit(amqp.ChannelOpened(self.number))
 
-    def _on_confirm(self, frame: pika.frame.Method) -> None:
+    def _on_ack_or_nack(self, frame: pika.frame.Method) -> None:
         method = frame.method
-        tag = self._number_of(method.delivery_tag) if self._unwritten else method.delivery_tag
-        kind = amqp.Confirmed if isinstance(method, pika.spec.Basic.Ack) else amqp.Nacked
-        self._emit(kind(self.number, tag, method.multiple))
+        self.on_confirm(method.delivery_tag, multiple=method.multiple, is_ack=isinstance(method, pika.spec.Basic.Ack))
+
+    def on_confirm(self, delivery_tag: int, *, multiple: bool, is_ack: bool) -> None:
+        """Take an ack or nack of the broker, on either way."""
+        number = self._number_of(delivery_tag) if self._unwritten else delivery_tag
+        self._emit((amqp.Confirmed if is_ack else amqp.Nacked)(self.number, number, multiple))
 
     def _number_of(self, delivery_tag: int) -> int:
         """Return which publish command the broker's count means: it does not see those that were refused here."""
@@ -235,6 +265,7 @@ class PikaChannel:
 
     def _on_qos(self, command: amqp.Consume, _frame: pika.frame.Method) -> None:
         self._consumers.add(command.consumer_tag)
+        self.consuming.add(command.consumer_tag)
         try:
             self._channel.basic_consume(
                 command.queue,
@@ -244,12 +275,17 @@ class PikaChannel:
             )
         except Exception as error:  # noqa: BLE001 -- pika's encoders raise a dozen different things
             self._consumers.discard(command.consumer_tag)
+            self.consuming.discard(command.consumer_tag)
             self._refuse(command, error)
             self._answered()
 
     def _on_consume_started(self, consumer_tag: str, _frame: pika.frame.Method) -> None:
         self._answered()
         self._emit(amqp.ConsumeStarted(self.number, consumer_tag))
+
+    def on_delivery(self, delivery: amqp.Delivered) -> None:
+        """Take a delivery on the short way."""
+        self._emit(delivery)
 
     def _on_delivered(
         self,
@@ -281,10 +317,13 @@ class PikaChannel:
     def _consumer_gone(self, consumer_tag: str, *, by_broker: bool) -> None:
         if consumer_tag in self._consumers:  # once, though the broker's cancel and the answer to ours may cross
             self._consumers.discard(consumer_tag)
+            self.consuming.discard(consumer_tag)
             self._emit(amqp.ConsumerCancelled(self.number, consumer_tag, by_broker))
 
     def _on_closed(self, _channel: pika.channel.Channel, reason: Exception) -> None:
         self._held.clear()
+        if self._fast is not None:
+            self._fast.sinks.pop(self._channel.channel_number, None)
         self._owner.forget(self.number)
         if isinstance(reason, pika.exceptions.ChannelClosedByBroker):
             self._emit(amqp.ChannelClosed(self.number, reason.reply_code, reason.reply_text))

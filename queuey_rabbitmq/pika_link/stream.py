@@ -1,62 +1,154 @@
-"""How the bytes of a connection leave, and how its TCP stream is dropped: the two places that lean on pika's inside.
+"""The bytes of a connection, and the places that lean on pika's inside.
 
 pika 1.4.4 hands every frame to its transport singly, and the transport sends each one with a system call of its own:
-three for a publish. Nothing public changes that; joined, a publish costs the client a third of the CPU time.
-Nor is there a public way to drop an open connection at once: `close()` waits for answers, which a broker that is
-blocked or hung never gives. Both uses are checked and have a fallback on public means.
+three for a publish. Frames that come in pass a general machinery that costs more than all that a session does with
+them. Nothing public changes either. And there is no public way to drop an open connection at once: `close()` waits
+for answers, which a broker that is blocked or hung never gives. Each use is checked, and has a fallback on public
+means.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import Protocol
 
 import pika
 import pika.exceptions
+
+from queuey_rabbitmq.amqp import Delivered
+from queuey_rabbitmq.pika_link import frames
+from queuey_rabbitmq.pika_link.frames import Incomplete
 
 MAX_JOINED_BYTES = 128 * 1024
 """A partial send copies what is left of a joined piece: pieces stay small, and large frames are not copied at all."""
 
 
-class CoalescingConnection(pika.SelectConnection):  # type: ignore[misc]  # pika ships no annotations
-    """A SelectConnection that keeps frames until `flush` hands them to the transport as few pieces."""
+class Sink(Protocol):
+    """A channel that takes deliveries and confirms without pika in between."""
+
+    number: int
+    """The port's number for the channel."""
+    consuming: set[str]
+    """Tags of the consumers that take deliveries."""
+
+    def on_delivery(self, delivery: Delivered) -> None:
+        """Take a delivery for one of `consuming`."""
+
+    def on_confirm(self, delivery_tag: int, *, multiple: bool, is_ack: bool) -> None:
+        """Take an ack or nack of the broker."""
+
+
+class FastConnection(pika.SelectConnection):  # type: ignore[misc]  # pika ships no annotations
+    """A SelectConnection that keeps frames until `flush`, and knows a short way for those that come by the thousand."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         self._unflushed: list[bytes] = []
+        self._unread = b""
+        self.sinks: dict[int, Sink] = {}
+        """By pika's channel number; a channel without a sink gets everything from pika."""
         super().__init__(*args, **kwargs)
 
+    # -------------------------------------------------------------------------------------------------- out
+
     def _adapter_emit_data(self, data: bytes) -> None:
+        self._unflushed.append(data)
+
+    def emit(self, data: bytes) -> None:
+        """Write whole frames, behind those that pika has written."""
         self._unflushed.append(data)
 
     def flush(self) -> None:
         """Hand all frames to the transport, in order; those of a connection that is closed are dropped."""
         if not self._unflushed:
             return
-        frames, self._unflushed = self._unflushed, []
+        unflushed, self._unflushed = self._unflushed, []
         if self.is_closed:
             return
         size = 0
         start = 0
-        for index, frame in enumerate(frames):
+        for index, frame in enumerate(unflushed):
             size += len(frame)
             if size > MAX_JOINED_BYTES and index > start:
-                super()._adapter_emit_data(b"".join(frames[start:index]))
+                super()._adapter_emit_data(b"".join(unflushed[start:index]))
                 start = index
                 size = len(frame)
-        super()._adapter_emit_data(b"".join(frames[start:]))
+        super()._adapter_emit_data(b"".join(unflushed[start:]))
+
+    # --------------------------------------------------------------------------------------------------- in
+
+    def _on_data_available(self, data_in: bytes) -> None:
+        data = self._unread + data_in
+        at = 0
+        size = len(data)
+        while size - at >= frames.OVERHEAD:
+            kind, channel, length = frames.unpack_frame(data, at)
+            if kind not in frames.FRAME_KINDS:  # not AMQP, or another version of it: pika says what it is
+                super()._on_data_available(data[at:])
+                at = size
+                break
+            end = at + frames.OVERHEAD + length
+            if end > size:
+                break
+            sink = self.sinks.get(channel)
+            if sink is not None and kind == frames.FRAME_METHOD:
+                try:
+                    taken = self._take(sink, data, at, end)
+                except Incomplete:
+                    break
+            else:
+                taken = 0
+            if not taken:
+                super()._on_data_available(data[at:end])
+                taken = end
+            at = taken
+        self._unread = data[at:]
+
+    def _take(self, sink: Sink, data: bytes, at: int, end: int) -> int:
+        """Take the frames of one delivery or confirm; return where they end, or 0 where pika should look at them."""
+        method = data[at + 7 : at + 11]
+        if method == frames.DELIVER:
+            try:
+                decoded = frames.decode_delivery(data, at, end, sink.number)
+            except Incomplete:
+                raise
+            except Exception:  # noqa: BLE001 -- not in the plain form: pika decides what it is
+                return 0
+            if decoded is None or decoded[0].consumer_tag not in sink.consuming:
+                return 0
+            delivery, last = decoded
+            self._count(last - at)
+            sink.on_delivery(delivery)
+            return last
+        if method in {frames.ACK, frames.NACK} and data[end - 1] == frames.FRAME_END:
+            tag, multiple = frames.decode_confirm(data, at + 7)
+            self._count(end - at)
+            sink.on_confirm(tag, multiple=multiple, is_ack=method == frames.ACK)
+            return end
+        return 0
+
+    def _count(self, size: int) -> None:
+        """Note that bytes came: pika's heartbeat check takes a connection for dead that receives none."""
+        self.bytes_received += size
+        self.frames_received += 1
 
 
-def _can_coalesce() -> bool:
-    hook = getattr(pika.SelectConnection, "_adapter_emit_data", None)
-    return hook is not None and list(inspect.signature(hook).parameters) == ["self", "data"]
+def _is_fit() -> bool:
+    """Whether the hooks exist as they are used here: with another pika, SelectConnection serves as it is."""
+    hooks = {"_adapter_emit_data": ["self", "data"], "_on_data_available": ["self", "data_in"]}
+    return all(
+        callable(hook := getattr(pika.SelectConnection, name, None))
+        and list(inspect.signature(hook).parameters) == parameters
+        for name, parameters in hooks.items()
+    )
 
 
-CONNECTION_CLASS: type[pika.SelectConnection] = CoalescingConnection if _can_coalesce() else pika.SelectConnection
+CONNECTION_CLASS: type[pika.SelectConnection] = FastConnection if _is_fit() else pika.SelectConnection
 
 
 def flusher(connection: pika.SelectConnection) -> Callable[[], None]:
     """Return what hands the frames of this connection to its transport, at the end of a turn."""
-    return connection.flush if isinstance(connection, CoalescingConnection) else _nothing
+    return connection.flush if isinstance(connection, FastConnection) else _nothing
 
 
 def drop(connection: pika.SelectConnection, error: pika.exceptions.AMQPConnectionError) -> None:

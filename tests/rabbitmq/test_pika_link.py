@@ -209,12 +209,14 @@ def test_a_full_queue_that_refuses_nacks(probe: Any, queue: str) -> None:
     assert (nacked.channel, nacked.delivery_tag) == (channel, 2)
 
 
-def test_a_body_of_many_frames_arrives_whole(probe: Any, queue: str, operator: Any) -> None:
+def test_bodies_of_none_one_and_many_frames_go_and_come_whole(probe: Any, queue: str) -> None:
     channel = probe.open_channel()
     bodies = [os.urandom(5_000_000), b"", os.urandom(131_064), os.urandom(131_065), b"small"]
     probe.send(*(publish(channel, queue, body) for body in bodies))
     confirmed(probe, channel, len(bodies))
-    assert [operator.basic_get(queue, auto_ack=True)[2] for _ in bodies] == bodies
+    probe.send(consume(channel, queue))
+    assert isinstance(probe.next(), ConsumeStarted)
+    assert [probe.next().body for _ in bodies] == bodies
 
 
 def test_what_is_sent_before_a_close_arrives(probe: Any, queue: str, operator: Any) -> None:
@@ -241,7 +243,7 @@ def test_confirms_that_come_together_are_one_turn(probe: Any, queue: str) -> Non
     assert len(turns) < 150
 
 
-def test_publishing_works_without_coalescing(
+def test_a_pika_whose_inside_is_another_serves_as_it_is(
     make_probe: Any, queue: str, operator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "CONNECTION_CLASS", pika.SelectConnection)
@@ -250,7 +252,12 @@ def test_publishing_works_without_coalescing(
     channel = probe.open_channel()
     probe.send(*(publish(channel, queue) for _ in range(100)))
     confirmed(probe, channel, 100)
-    assert count(operator, queue) == 100
+    probe.send(consume(channel, queue, prefetch=100))
+    assert isinstance(probe.next(), ConsumeStarted)
+    assert [probe.next().delivery_tag for _ in range(100)] == list(range(1, 101))
+    probe.send(Ack(channel, 100, True), Cancel(channel, "tag"))
+    assert isinstance(probe.next(), ConsumerCancelled)
+    assert count(operator, queue) == 0
 
 
 # ---------------------------------------------------------------------------------------------------- declaring

@@ -14,7 +14,7 @@ from queuey_rabbitmq.pika_link import stream
 @pytest.fixture
 def connection(make_loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that never connects, and what it hands to its transport."""
-    connection = stream.CoalescingConnection(pika.ConnectionParameters(), custom_ioloop=make_loop())
+    connection = stream.FastConnection(pika.ConnectionParameters(), custom_ioloop=make_loop())
     connection.pieces = []
     monkeypatch.setattr(pika.SelectConnection, "_adapter_emit_data", lambda self, data: self.pieces.append(data))
     return connection
@@ -28,14 +28,14 @@ def make_loop() -> None:
 
 
 def test_the_installed_pika_can_be_coalesced() -> None:
-    assert stream.CONNECTION_CLASS is stream.CoalescingConnection
-    assert stream._can_coalesce()
+    assert stream.CONNECTION_CLASS is stream.FastConnection
+    assert stream._is_fit()
 
 
 @pytest.mark.parametrize("hook", [None, lambda *_: None])
 def test_a_pika_with_another_hook_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch, hook: Any) -> None:
     monkeypatch.setattr(pika.SelectConnection, "_adapter_emit_data", hook)
-    assert not stream._can_coalesce()
+    assert not stream._is_fit()
 
 
 def test_frames_leave_in_order_as_one_piece(connection: Any) -> None:
