@@ -111,8 +111,9 @@ class AmqpDoor:
             raise
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Close the connection, if the broker has not."""
+        if self._connection.is_open:
+            self._connection.close()
 
     @contextmanager
     def _channel(self) -> Iterator[pika.adapters.blocking_connection.BlockingChannel]:

@@ -35,10 +35,10 @@ class QueuesOnTheBroker(Surroundings):
         def look(name: str) -> dict[str, Any]:
             try:
                 queue = queuey_broker.queue(name)
+                assert queue is not None, f"there is no queue '{name}'"
+                return dict(queue.arguments)
             except NotOnThisBrokerError as error:
                 pytest.skip(str(error))
-            assert queue is not None, f"there is no queue '{name}'"
-            return dict(queue.arguments)
 
         return look
 
