@@ -19,6 +19,13 @@ from queuey_fake.model.ready import ReadyMessages
 from queuey_fake.model.timers import Timer, Timers
 from queuey_fake.model.versions import Version
 
+_WHAT_HAPPENS = {
+    dead_letter.EXPIRED: "expired",
+    dead_letter.REJECTED: "rejected",
+    dead_letter.MAXLEN: "overflowed",
+    dead_letter.DELIVERY_LIMIT: "returned too often",
+}
+
 
 class QueueHost(Protocol):
     """What a queue needs of the vhost that holds it."""
@@ -175,6 +182,8 @@ class Queue:
         self.drop_expired()
 
     def _dead_letter(self, message: Message, reason: str, delivery_count: int) -> None:
+        if self._host.observer is not None:
+            self._report(_WHAT_HAPPENS[reason], message)
         exchange = self.settings.dead_letter_exchange
         if exchange is not None and self._host.has_exchange(exchange):
             self._host.dead_letter(message, self, reason=reason, delivery_count=delivery_count)
@@ -194,7 +203,12 @@ class Queue:
         """Take the head for basic.get, which renews the lease."""
         if self.settings.expires_ms is not None:
             self.renew_lease()
-        return self.fetch() if self.ready.count else None
+        if not self.ready.count:
+            return None
+        queued = self.fetch()
+        if self._host.observer is not None:
+            self._report("got", queued.message)
+        return queued
 
     def hold_unacked(self, mailbox: Mailbox, pending: PendingAck) -> None:
         """Note that a message taken by basic.get is to be settled."""
@@ -217,14 +231,23 @@ class Queue:
         return None
 
     def _deliver(self, consumer: Consumer, queued: QueuedMessage) -> None:
+        if self._host.observer is not None:
+            self._report("delivered", queued.message, consumer.tag)
         self.consumers.delivered(consumer, consumer.mailbox.deliver(consumer, queued))
 
     # ------------------------------------------------------------------------------------------------ settling
 
     def acknowledge(self, mailbox: Mailbox, pending: list[PendingAck]) -> None:
         """Forget the messages."""
-        if self.consumers.settle(mailbox, pending):
+        has_room_again = self.consumers.settle(mailbox, pending)
+        if self._host.observer is not None:
+            self._report_acknowledged(pending)
+        if has_room_again:
             self.run()
+
+    def _report_acknowledged(self, pending: list[PendingAck]) -> None:
+        for one in pending:
+            self._report("acknowledged", one.queued.message)
 
     def requeue(self, mailbox: Mailbox, pending: list[PendingAck], *, counts: bool) -> None:
         """Put the messages back to their places; `counts` says whether 4.3 raises their delivery count."""

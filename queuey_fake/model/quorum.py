@@ -66,6 +66,9 @@ class QuorumQueue(Queue):
         while self.ready.count and (consumer := self._next_consumer()) is not None:
             self._deliver(consumer, self.ready.pop())
             self.drop_expired()
+        self._look_at_limits()
+
+    def _look_at_limits(self) -> None:
         if not self._is_limited:
             return
         if self._drops_head:
@@ -92,7 +95,10 @@ class QuorumQueue(Queue):
         if not self.ready.count:
             return None
         queued = self.ready.pop()
+        self._look_at_limits()
         self._annotate(queued, is_get=True)
+        if self._host.observer is not None:
+            self._report("got", queued.message)
         return queued
 
     def _deliver(self, consumer: Consumer, queued: QueuedMessage) -> None:
@@ -122,6 +128,8 @@ class QuorumQueue(Queue):
     def acknowledge(self, mailbox: Mailbox, pending: list[PendingAck]) -> None:
         """Forget the messages."""
         self.consumers.settle(mailbox, pending)
+        if self._host.observer is not None:
+            self._report_acknowledged(pending)
         self._activate_next()
         self.run()
 
@@ -158,7 +166,9 @@ class QuorumQueue(Queue):
         """Dead-letter rejected messages, or drop them without a dead-letter exchange."""
         for one in pending:
             self._dead_letter(one.queued.message, dead_letter.REJECTED, one.queued.delivery_count + counts)
-        self.acknowledge(mailbox, pending)
+        self.consumers.settle(mailbox, pending)
+        self._activate_next()
+        self.run()
 
     # ------------------------------------------------------------------------------------------------ consumers
 

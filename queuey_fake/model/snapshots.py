@@ -97,9 +97,9 @@ class Pending:
     """Something that is due in a queue.
 
     `what` is "message expires" or "queue expires". `count` is how many messages are concerned: those that expire
-    together, or those that are lost with the queue. `due_at_ms` is None for messages that are held back for good: past
-    or before their own deadline, they wait behind a head that never expires, for only the head of a queue expires.
-    `held_back` counts, for "message expires", the messages behind whose own deadline comes before `due_at_ms`.
+    together, or those that are lost with the queue. `held_back` is how many messages wait behind the head past the
+    deadline of their own, for only the head of a queue expires. `due_at_ms` is None where the head never expires by
+    itself; `count` is then all messages with a deadline, which wait for somebody to take the head.
     """
 
     vhost: str
@@ -111,10 +111,10 @@ class Pending:
 
     def __str__(self) -> str:
         """Say it in one line."""
-        when = "never" if self.due_at_ms is None else f"at {self.due_at_ms} ms"
+        when = "never by itself" if self.due_at_ms is None else f"at {self.due_at_ms} ms"
         line = f"{self.queue!r}: {self.what} {when} ({self.count} messages)"
         if self.held_back:
-            line += f", holding back {self.held_back} behind whose own deadline comes sooner"
+            line += f"; {self.held_back} of its messages have a sooner deadline and wait behind the head"
         return line
 
 
@@ -217,20 +217,17 @@ def pending_in(queue: Queue, vhost: str) -> Iterator[Pending]:
     timer = queue.ttl_timer
     # A head without a timer expires only when something else makes the queue look at it (scenario prio_ttl_zero).
     due_at_ms = None if head is None or timer is None else max(head, timer.due_ms)
-    horizon_ms = due_at_ms if due_at_ms is not None else head
     together = 0
     for deadline in deadlines:
-        if horizon_ms is None or deadline is None or deadline > horizon_ms:
+        if due_at_ms is None or deadline is None or deadline > due_at_ms:
             break
         together += 1
-    behind = sum(
-        deadline is not None and (horizon_ms is None or deadline <= horizon_ms) for deadline in deadlines[together:]
-    )
+    held_back = sum(deadline is not None and (due_at_ms is None or deadline < due_at_ms) for deadline in deadlines[1:])
     yield Pending(
         vhost=vhost,
         queue=queue.name,
         due_at_ms=due_at_ms,
-        count=together or behind,
+        count=together if due_at_ms is not None else sum(deadline is not None for deadline in deadlines),
         what=MESSAGE_EXPIRES,
-        held_back=behind if together else 0,
+        held_back=held_back,
     )

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.unit.model.conftest import Client
+
+QUORUM = {"x-queue-type": "quorum"}
+TO_DEAD = {**QUORUM, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+
+
+@pytest.mark.parametrize(
+    ("version", "first", "nacked", "rejected"),
+    [
+        ("3.10", {"x-delivery-count": 0}, {"x-delivery-count": 1}, {"x-delivery-count": 2}),
+        ("4.0", {}, {"x-delivery-count": 1}, {"x-delivery-count": 2}),
+        ("4.3", {}, {"x-acquired-count": 1}, {"x-acquired-count": 2, "x-delivery-count": 1}),
+    ],
+)
+def test_deliveries_are_counted_in_the_headers(
+    connect: Callable[..., Client], version: str, first: Any, nacked: Any, rejected: Any
+) -> None:
+    client = connect(version)
+    client.declare("q", arguments=QUORUM)
+    client.publish("q", "a")
+    assert client.headers(client.get("q", ack=False)) == first
+    client.channel.basic_nack(1)
+    assert client.headers(client.get("q", ack=False)) == nacked
+    client.channel.basic_reject(2)
+    got = client.get("q", ack=False)
+    assert (client.headers(got), got.redelivered) == (rejected, True)
+
+
+@pytest.mark.parametrize(("version", "order"), [("3.10", ["b", "a"]), ("4.0", ["a", "b"]), ("4.3", ["a", "b"])])
+def test_a_requeued_message_goes_first_but_last_in_3_10(
+    connect: Callable[..., Client], version: str, order: list[str]
+) -> None:
+    client = connect(version)
+    client.declare("q", arguments=QUORUM)
+    client.publish("q", "a", "b")
+    client.get("q", ack=False)
+    client.channel.basic_nack(1)
+    assert client.drain("q") == order
+
+
+@pytest.mark.parametrize(("version", "is_dead"), [("3.10", True), ("4.0", True), ("4.3", False)])
+def test_nacks_reach_the_delivery_limit_before_4_3_only(
+    connect: Callable[..., Client], version: str, *, is_dead: bool
+) -> None:
+    client = connect(version)
+    client.declare("dead")
+    client.declare("q", arguments={**TO_DEAD, "x-delivery-limit": 1})
+    client.publish("q", "a")
+    for tag in (1, 2):
+        client.get("q", ack=False)
+        client.channel.basic_nack(tag)
+    assert (client.ready("dead") == ["a"]) is is_dead
+
+
+def test_rejects_reach_the_delivery_limit_and_the_reason_says_so(client: Client) -> None:
+    client.declare("dead")
+    client.declare("q", arguments={**TO_DEAD, "x-delivery-limit": 1})
+    client.publish("q", "a")
+    for tag in (1, 2):
+        client.get("q", ack=False)
+        client.channel.basic_reject(tag)
+    got = client.get("dead")
+    assert client.headers(got)["x-death"][0]["reason"] == "delivery_limit"
+    assert got.redelivered is True
+
+
+def test_without_an_argument_the_limit_is_twenty_from_rabbitmq_4_on(connect: Callable[..., Client]) -> None:
+    left = {}
+    for version in ("3.10", "4.0"):
+        client = connect(version)
+        client.declare("q", arguments=QUORUM)
+        client.publish("q", "a")
+        for tag in range(1, 22):
+            client.get("q", ack=False)
+            client.channel.basic_nack(tag)
+        left[version] = client.ready("q")
+    assert left == {"3.10": ["a"], "4.0": []}
+
+
+@pytest.mark.parametrize(
+    ("version", "order"),
+    [
+        ("3.10", ["none", "one", "five", "nine"]),
+        ("4.0", ["five", "nine", "none", "one"]),
+        ("4.3", ["nine", "five", "none", "one"]),
+    ],
+)
+def test_priorities_by_version(connect: Callable[..., Client], version: str, order: list[str]) -> None:
+    client = connect(version)
+    client.declare("q", arguments=QUORUM)
+    client.publish("q", "none")
+    for body, priority in (("one", 1), ("five", 5), ("nine", 9)):
+        client.publish("q", body, priority=priority)
+    assert client.drain("q") == order
+
+
+def test_a_full_queue_that_refuses_takes_one_more_than_its_limit(client: Client) -> None:
+    client.declare("q", arguments={**QUORUM, "x-max-length": 1, "x-overflow": "reject-publish"})
+    client.publish("q", "a", "b", "c")
+    assert client.ready("q") == ["a", "b"]
+    client.drain("q")
+    client.publish("q", "d")
+    assert client.ready("q") == ["d"]
+
+
+def test_over_age_messages_are_dropped_by_the_timer_and_never_handed_out(client: Client) -> None:
+    client.declare("dead")
+    client.declare("q", arguments={**TO_DEAD, "x-message-ttl": 100})
+    client.publish("q", "a")
+    client.wait(99)
+    assert client.ready("q") == ["a"]
+    client.wait(1)
+    assert client.ready("dead") == ["a"]
+
+
+def test_a_declaration_renews_no_lease(client: Client) -> None:
+    client.declare("q", arguments={**QUORUM, "x-expires": 100})
+    client.wait(60)
+    client.declare("q", passive=True)
+    client.wait(40)
+    assert not client.exists("q")
+
+
+def test_a_single_active_consumer_of_higher_priority_takes_over_once_nothing_is_held(client: Client) -> None:
+    client.declare("q", arguments={**QUORUM, "x-single-active-consumer": True})
+    client.consume("q", "low", prefetch=1)
+    client.publish("q", "a", "b")
+    client.consume("q", "high", prefetch=1, arguments={"x-priority": 5})
+    assert client.delivered() == [("low", "a")]
+    client.channel.basic_ack(1)
+    assert client.delivered() == [("high", "b")]
+
+
+def test_basic_get_is_not_for_a_queue_with_a_single_active_consumer(client: Client) -> None:
+    client.declare("q", arguments={**QUORUM, "x-single-active-consumer": True})
+    client.channel.basic_get("q")
+    assert client.heard()[-1].code == 405
+
+
+def test_a_channel_wide_limit_is_refused(connect: Callable[..., Client]) -> None:
+    client = connect("4.0")
+    client.declare("q", arguments=QUORUM)
+    client.channel.basic_qos(1, global_=True)
+    client.channel.basic_consume("q", "t")
+    assert client.heard()[-1].text == "NOT_IMPLEMENTED - queue 'q' in vhost '/' does not support global qos"
+
+
+def test_a_conditional_deletion_is_not_implemented(client: Client) -> None:
+    client.declare("q", arguments=QUORUM)
+    client.channel.queue_delete("q", if_empty=True)
+    assert client.heard()[-1].code == 540
+
+
+def test_closing_a_channel_gives_back_and_counts(client: Client) -> None:
+    client.declare("q", arguments=QUORUM)
+    client.publish("q", "a")
+    other = client.another(2)
+    other.get("q", ack=False)
+    other.channel.close()
+    assert client.headers(client.get("q")) == {"x-acquired-count": 1, "x-delivery-count": 1}

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuey_fake.model import events
+from queuey_fake.model.fields import table_from_python
+
+if TYPE_CHECKING:
+    from tests.unit.model.conftest import Client
+
+
+def exchange(client: Client, name: str, type_: str = "fanout", **options: object) -> None:
+    arguments = table_from_python(options.pop("arguments", {}))  # type: ignore[arg-type]  # plain values of a test
+    client.channel.exchange_declare(name, type_, arguments=arguments, **options)  # type: ignore[arg-type]  # as above
+    assert client.heard() == [events.ExchangeDeclareOk(1)]
+
+
+def exchanges(client: Client) -> list[str]:
+    return [one.name for one in client.broker.exchange_snapshots() if not one.name.startswith("amq.") and one.name]
+
+
+def test_a_queue_gets_one_copy_however_many_bindings_match(client: Client) -> None:
+    exchange(client, "x", "topic")
+    client.declare("q")
+    for key in ("a.#", "*.b", "a.b"):
+        client.channel.queue_bind("q", "x", key)
+    client.publish("a.b", "m", exchange="x")
+    assert client.ready("q") == ["m"]
+
+
+def test_an_exchange_behind_an_exchange_passes_on_under_the_name_published_to(client: Client) -> None:
+    exchange(client, "source")
+    exchange(client, "target")
+    client.declare("q")
+    client.channel.queue_bind("q", "target")
+    client.channel.exchange_bind("target", "source")
+    client.publish("k", "m", exchange="source")
+    assert client.get("q").exchange == "source"
+
+
+def test_exchanges_bound_in_a_circle_end(client: Client) -> None:
+    exchange(client, "a")
+    exchange(client, "b")
+    client.declare("q")
+    client.channel.exchange_bind("a", "b")
+    client.channel.exchange_bind("b", "a")
+    client.channel.queue_bind("q", "b")
+    client.publish("k", "m", exchange="a")
+    assert client.ready("q") == ["m"]
+
+
+def test_an_alternate_exchange_gets_what_routes_nowhere_and_counts_as_routed(client: Client) -> None:
+    exchange(client, "ae")
+    exchange(client, "x", "direct", arguments={"alternate-exchange": "ae"})
+    client.declare("q")
+    client.channel.queue_bind("q", "ae")
+    client.heard()
+    client.publish("k", "m", exchange="x", mandatory=True)
+    assert client.heard() == []
+    assert client.ready("q") == ["m"]
+
+
+def test_alternate_exchanges_in_a_circle_return_the_message(client: Client) -> None:
+    exchange(client, "a", arguments={"alternate-exchange": "b"})
+    exchange(client, "b", arguments={"alternate-exchange": "a"})
+    client.publish("k", "m", exchange="a", mandatory=True)
+    assert [type(said) for said in client.heard()] == [events.Return]
+
+
+def test_an_alternate_exchange_that_there_is_not_is_as_none(client: Client) -> None:
+    exchange(client, "x", arguments={"alternate-exchange": "missing"})
+    client.publish("k", "m", exchange="x", mandatory=True)
+    assert [type(said) for said in client.heard()] == [events.Return]
+
+
+def test_an_auto_delete_exchange_goes_with_its_last_binding(client: Client) -> None:
+    exchange(client, "x", auto_delete=True)
+    client.declare("q")
+    client.channel.queue_bind("q", "x", "a")
+    client.channel.queue_bind("q", "x", "b")
+    client.channel.queue_unbind("q", "x", "a")
+    assert exchanges(client) == ["x"]
+    client.channel.queue_unbind("q", "x", "b")
+    assert exchanges(client) == []
+
+
+def test_a_queue_that_goes_takes_its_bindings_and_their_auto_delete_exchanges_along(client: Client) -> None:
+    exchange(client, "x", auto_delete=True)
+    client.declare("q")
+    client.channel.queue_bind("q", "x")
+    client.channel.queue_delete("q")
+    assert exchanges(client) == []
+    assert client.broker.binding_snapshots() == []
+
+
+def test_deleting_an_exchange_takes_an_auto_delete_exchange_before_it_along(client: Client) -> None:
+    exchange(client, "source", auto_delete=True)
+    exchange(client, "target")
+    client.channel.exchange_bind("target", "source")
+    client.channel.exchange_delete("target")
+    assert exchanges(client) == []
+
+
+def test_an_exchange_in_use_is_not_deleted_if_unused_is_asked_for(client: Client) -> None:
+    exchange(client, "x")
+    client.declare("q")
+    client.channel.queue_bind("q", "x")
+    client.channel.exchange_delete("x", if_unused=True)
+    assert client.heard()[-1].text == "PRECONDITION_FAILED - exchange 'x' in vhost '/' in use"
+
+
+def test_unbinding_what_is_not_there_is_no_error(client: Client) -> None:
+    client.channel.queue_unbind("missing", "missing", "k")
+    client.channel.exchange_unbind("missing", "missing", "k")
+    client.channel.exchange_delete("missing")
+    assert [type(said) for said in client.heard()] == [
+        events.QueueUnbindOk,
+        events.ExchangeUnbindOk,
+        events.ExchangeDeleteOk,
+    ]
+
+
+def test_binding_looks_for_the_exchange_before_the_queue(client: Client) -> None:
+    client.channel.queue_bind("missing", "none", "k")
+    assert client.heard()[-1].text == "NOT_FOUND - no exchange 'none' in vhost '/'"
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda channel: channel.exchange_declare("", "direct"), "operation not permitted on the default exchange"),
+        (lambda channel: channel.exchange_declare("", passive=True), "operation not permitted on the default exchange"),
+        (lambda channel: channel.exchange_delete(""), "operation not permitted on the default exchange"),
+        (lambda channel: channel.queue_bind("q", "", "k"), "operation not permitted on the default exchange"),
+        (
+            lambda channel: channel.exchange_delete("amq.topic"),
+            "deletion of system exchange 'amq.topic' in vhost '/' not allowed",
+        ),
+        (
+            lambda channel: channel.exchange_declare("amq.mine"),
+            "exchange name 'amq.mine' contains reserved prefix 'amq.*'",
+        ),
+        (lambda channel: channel.queue_declare("amq.mine"), "queue name 'amq.mine' contains reserved prefix 'amq.*'"),
+    ],
+)
+def test_what_is_rabbitmqs_own_is_refused(client: Client, call: object, text: str) -> None:
+    client.declare("q")
+    call(client.channel)  # type: ignore[operator]  # a case
+    assert client.heard()[-1].text == f"ACCESS_REFUSED - {text}"
