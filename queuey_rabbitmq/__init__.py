@@ -38,12 +38,14 @@ if TYPE_CHECKING:
         UnroutableError,
     )
     from queuey_rabbitmq.core.queue_config import QueueConfig
+    from queuey_rabbitmq.core.reconnect import Attempt, ReconnectPolicy
     from queuey_rabbitmq.core.retry import Backoff, RetryDecision, RetryPolicy
     from queuey_rabbitmq.options import RabbitMqOptions
     from queuey_rabbitmq.rabbitmq_delivery import RabbitMqDelivery
 
 __all__ = [
     "AlreadySettledError",
+    "Attempt",
     "Backend",
     "BackendError",
     "Backoff",
@@ -67,6 +69,7 @@ __all__ = [
     "RabbitMqBackend",
     "RabbitMqDelivery",
     "RabbitMqOptions",
+    "ReconnectPolicy",
     "RetryDecision",
     "RetryPolicy",
     "SerializationError",
@@ -85,6 +88,7 @@ _MODULES = {
 }
 
 _HOMES = {
+    "Attempt": "core.reconnect",
     "Backend": "core.backend",
     "Backoff": "core.retry",
     "Delivery": "core.delivery",
@@ -93,6 +97,7 @@ _HOMES = {
     "RabbitMqBackend": "backend",
     "RabbitMqDelivery": "rabbitmq_delivery",
     "RabbitMqOptions": "options",
+    "ReconnectPolicy": "core.reconnect",
     "RetryDecision": "core.retry",
     "RetryPolicy": "core.retry",
 }

@@ -44,6 +44,7 @@ class RabbitMqBackend:
                 close_timeout_ms=self.options.close_timeout_ms,
                 max_in_flight=self.options.max_in_flight,
                 max_in_flight_bytes=self.options.max_in_flight_bytes,
+                reconnect=self.options.reconnect,
             ),
         )
         self._session.connect()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from queuey_rabbitmq import topology
 from queuey_rabbitmq.core.durations import positive_ms
 from queuey_rabbitmq.core.errors import InvalidConfigError
+from queuey_rabbitmq.core.reconnect import ReconnectPolicy
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -55,8 +56,11 @@ class RabbitMqOptions:
     """Publishes that may wait for their confirm at a time."""
     max_in_flight_bytes: int = 64 * _MEBIBYTE
     """Bytes of bodies that may wait for their confirm at a time; a larger body goes alone."""
-    reconnect: object | None = None
-    """What decides about reconnecting; None never reconnects."""
+    reconnect: ReconnectPolicy | None = field(default_factory=ReconnectPolicy)
+    """Says when to try again after a connection was lost; None never does, and the backend ends with its connection.
+
+    Its `next_delay` is called on the link's own thread and must not block.
+    """
 
     retry_granularity_ms: int = field(init=False, repr=False, compare=False)
     deferred_granularity_ms: int = field(init=False, repr=False, compare=False)

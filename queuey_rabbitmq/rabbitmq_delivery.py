@@ -15,7 +15,7 @@ from queuey_rabbitmq import codec
 from queuey_rabbitmq.core.durations import whole_ms
 from queuey_rabbitmq.core.envelope import Envelope
 from queuey_rabbitmq.core.errors import AlreadySettledError, SerializationError, ShutDownError
-from queuey_rabbitmq.session.consuming import ConsumerChannel, Ended, Settlement
+from queuey_rabbitmq.session.consuming import ConsumerChannel, Ended, Settlement, lost_delivery
 
 if TYPE_CHECKING:
     from queuey_rabbitmq.amqp import Delivered, ReadableProperties
@@ -98,8 +98,8 @@ class RabbitMqDeliveries:
             if isinstance(event, Ended):
                 self._mailbox.put(item)  # for every other thread that waits, and every later call
                 raise event.error
-            if self._closed:
-                continue  # the broker has taken it back; what says so follows in the mailbox
+            if self._closed or not consumer.is_current(event.channel):
+                continue  # the broker has taken it back
             source = self._sources[consumer]
             try:
                 envelope = Envelope.from_bytes(event.body)
@@ -121,17 +121,17 @@ class RabbitMqDeliveries:
     def _set_aside(self, source: _Source, event: Delivered, error: SerializationError) -> None:
         """Move a malformed message out of the way, without making the stream wait for it."""
         queue, session, consumer = source.queue, source.session, source.consumer
-        tag = event.delivery_tag
+        channel, tag = event.channel, event.delivery_tag
         if not source.has_dead_queue:
             log.error("queue '%s': rejecting a message that is not an envelope: %s", queue, error)
-            session.settle(consumer, tag, "reject")
+            session.settle(consumer, channel, tag, "reject")
             return
         log.error("queue '%s': moving a message that is not an envelope to its dead queue: %s", queue, error)
         placed = source.placement.malformed(queue, event.body, codec.REASON_MALFORMED)
-        give_back = partial(consumer.settle, tag, "requeue")
+        give_back = partial(consumer.settle, channel, tag, "requeue")
         session.publish(
             placed.message,
-            then=partial(consumer.settle, tag, "ack"),
+            then=partial(consumer.settle, channel, tag, "ack"),
             otherwise=partial(session.later, SET_ASIDE_AGAIN_MS, give_back),
         )
 
@@ -214,7 +214,9 @@ class RabbitMqDelivery:
     def _settle(self, settlement: Settlement) -> None:
         self._begin()
         try:
-            self._source.session.settle(self._source.consumer, self._event.delivery_tag, settlement)
+            self._source.session.settle(
+                self._source.consumer, self._event.channel, self._event.delivery_tag, settlement
+            )
         except BaseException:
             self._unsettled()
             raise
@@ -226,18 +228,26 @@ class RabbitMqDelivery:
         self._begin()
         try:
             placed = place()
-            source.session.check_live(source.consumer)
+            source.session.check_current(source.consumer, self._event.channel)
             operation = source.session.publish(
-                placed.message, declaration=placed.declaration, then=self._acked, otherwise=self._unsettled
+                placed.message,
+                declaration=placed.declaration,
+                unless=self._lost,
+                then=self._acked,
+                otherwise=self._unsettled,
             )
         except BaseException:
             self._unsettled()
             raise
         source.session.wait(operation)
 
+    def _lost(self) -> BaseException | None:
+        is_current = self._source.consumer.is_current(self._event.channel)
+        return None if is_current else lost_delivery(self._source.queue)
+
     def _acked(self) -> BaseException | None:
         self._state = "settled"
-        return self._source.consumer.settle(self._event.delivery_tag, "ack")
+        return self._source.consumer.settle(self._event.channel, self._event.delivery_tag, "ack")
 
     def _begin(self) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Owns the contract's chapter on consumers that RabbitMQ ends: they say so, and what is out can still be settled."""
+"""Owns the contract's chapter on consumers that RabbitMQ ends: they come back, or say so and let what is out settle."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from pytest_queuey.contract.broker_door import BrokerDoor
 from pytest_queuey.contract.surroundings import (
     PATIENCE,
+    MakeBackend,
     MakeJob,
     Surroundings,
     take_one,
@@ -15,14 +16,26 @@ from pytest_queuey.contract.surroundings import (
 from queuey_rabbitmq.core.backend import Backend
 from queuey_rabbitmq.core.errors import ConsumerCancelledError
 from queuey_rabbitmq.core.queue_config import QueueConfig
+from queuey_rabbitmq.options import RabbitMqOptions
 
 
 class LostConsumers(Surroundings):
     """A consumer whose queue was deleted never idles for ever."""
 
-    def test_a_consumer_of_a_deleted_queue_ends_with_an_error_that_names_it(
-        self, door: BrokerDoor, backend: Backend, queue: QueueConfig
+    def test_a_consumer_of_a_deleted_queue_declares_it_again_and_resumes(
+        self, door: BrokerDoor, backend: Backend, queue: QueueConfig, new_job: MakeJob
     ) -> None:
+        with backend.consume(queue) as deliveries:
+            door.delete(queue.name)
+            assert deliveries.get(timeout=1) is None
+            backend.publish(new_job("after"))
+            assert work_off(deliveries, 1) == ["after"]
+
+    def test_without_reconnection_a_consumer_of_a_deleted_queue_ends_with_an_error_that_names_it(
+        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig
+    ) -> None:
+        backend = backend_factory(RabbitMqOptions(reconnect=None))
+        backend.declare([queue])
         with backend.consume(queue) as deliveries:
             door.delete(queue.name)
             with pytest.raises(ConsumerCancelledError, match=queue.name):
@@ -30,9 +43,11 @@ class LostConsumers(Surroundings):
             with pytest.raises(ConsumerCancelledError, match=queue.name):
                 next(deliveries)
 
-    def test_a_delivery_of_a_deleted_queue_can_still_be_settled(
-        self, door: BrokerDoor, backend: Backend, queue: QueueConfig, new_job: MakeJob
+    def test_without_reconnection_a_delivery_of_a_deleted_queue_can_still_be_settled(
+        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
     ) -> None:
+        backend = backend_factory(RabbitMqOptions(reconnect=None))
+        backend.declare([queue])
         backend.publish(new_job("being worked on"))
         with backend.consume(queue) as deliveries:
             delivery = take_one(deliveries)

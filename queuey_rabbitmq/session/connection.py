@@ -21,6 +21,9 @@ class ConnectionWatcher(Protocol):
     def connection_opened(self, connection: SessionConnection) -> None:
         """Learn that it takes commands now."""
 
+    def comes_back(self, connection: SessionConnection, event: amqp.ConnectionLost) -> bool:
+        """Say whether a connection that is gone will be opened again; asked before its channels are told."""
+
     def connection_lost(self, connection: SessionConnection, event: amqp.ConnectionLost) -> None:
         """Learn that it is gone, or could not be opened; its channels know already."""
 
@@ -34,6 +37,12 @@ class SessionConnection:
     def __init__(self, link: amqp.Link, name: str, watcher: ConnectionWatcher) -> None:
         self.name = name
         self.state: State = "closed"
+        self.is_ready = False
+        """Whether it is open and what was declared exists again, so that channels may be opened for their work."""
+        self.comes_back = False
+        """Whether a connection that was lost is going to be opened again."""
+        self.republishes = False
+        """Whether what was sent on it and not confirmed is to be sent again when it has come back."""
         self.blocked: str | None = None
         """What the broker said when it stopped reading from this connection."""
         self.server_properties: Mapping[str, Any] = {}
@@ -95,8 +104,10 @@ class SessionConnection:
 
     def _lost(self, event: amqp.ConnectionLost) -> None:
         self.state = "closed"
+        self.is_ready = False
         self.blocked = None
         self._port = None
+        self.comes_back = self._watcher.comes_back(self, event)
         error = lost_error(self.name, event)
         owners = list(self._owners.values())
         self._owners.clear()
@@ -123,6 +134,8 @@ class ManagedChannel(ABC):
     handlers: ClassVar[Mapping[type[amqp.Event], str]] = {}
     """Names of the methods that take the events of the channel's own work."""
     confirms: ClassVar[bool] = False
+    opens_early: ClassVar[bool] = False
+    """Whether it may open before its connection is ready: it is what makes it so."""
 
     def __init__(self, connection: SessionConnection) -> None:
         self.connection = connection
@@ -135,8 +148,9 @@ class ManagedChannel(ABC):
         self._dispatch[amqp.ChannelClosed] = self._on_closed
 
     def open(self) -> None:
-        """Start to open the channel, unless it is open or opening, or there is no connection."""
-        if self.state == "closed" and self.connection.state == "open":
+        """Start to open the channel, unless it is open or opening, or its connection is not ready."""
+        connection = self.connection
+        if self.state == "closed" and (connection.is_ready or (self.opens_early and connection.state == "open")):
             self.state = "opening"
             self.number = self.connection.open_channel(self, confirms=self.confirms)
 

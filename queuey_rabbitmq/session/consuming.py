@@ -6,9 +6,8 @@ taken the message back, and a stale delivery tag would close the next channel (s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from queuey_rabbitmq import amqp
 from queuey_rabbitmq.core.errors import (
@@ -34,10 +33,21 @@ class Ended:
     error: QueueyError
 
 
+class ConsumerKeeper(Protocol):
+    """Who looks after consumers."""
+
+    def consumer_lost(self, consumer: ConsumerChannel, error: BackendError) -> None:
+        """Decide what becomes of a consumer that the broker ended: `reopen` it, or `end` it."""
+
+    def consumer_ended(self, consumer: ConsumerChannel) -> None:
+        """Forget a consumer: it has ended, and its channel is gone."""
+
+
 class ConsumerChannel(ManagedChannel):
     """A consumer, its channel and its acks; it puts (itself, what came) into its mailbox, which others may share.
 
-    `live` may be read from any thread; everything else belongs to turns.
+    It outlives its channel: opened again, it goes on with a new one. `number`, the channel's, and `live` may be read
+    from any thread; everything else belongs to turns.
     """
 
     handlers: ClassVar = {
@@ -56,23 +66,26 @@ class ConsumerChannel(ManagedChannel):
         tag: str,
         prefetch: int,
         mailbox: amqp.Mailbox[Any],
-        ended: Callable[[ConsumerChannel], None],
+        keeper: ConsumerKeeper,
     ) -> None:
         super().__init__(connection)
         self.queue = queue
         self.tag = tag
         self.live = False
-        """Whether deliveries of this channel can still be settled."""
+        """Whether deliveries of the present channel can be settled."""
+        self.has_ended = False
+        self.failures = 0
+        """How often in a row it was opened in vain."""
         self.stale_settlements = 0
         """How many outcomes came after the channel was gone."""
         self._endings = endings
         self._prefetch = prefetch
         self._mailbox = mailbox
-        self._ended = ended
+        self._keeper = keeper
         self._acks = AckBatch()
         self._start: Step | None = None
         self._stop: Step | None = None
-        self._has_ended = False
+        self._reopens = False
 
     def start(self, step: Step) -> None:
         """Open the channel and start the consumer; the step ends when the broker knows it."""
@@ -81,19 +94,39 @@ class ConsumerChannel(ManagedChannel):
 
     def stop(self, step: Step) -> None:
         """Cancel the consumer and close its channel; what was not settled goes back to the queue."""
-        self._end(ShutDownError(f"the consumer of queue '{self.queue}' is closed"))
+        self.end(ShutDownError(f"the consumer of queue '{self.queue}' is closed"))
         if self.state == "closed":
             self._endings.succeed(step)
             return
         self._stop = step
-        self.send_acks()
-        self.live = False
         if self.state == "open":
             self._close_channel()
 
-    def settle(self, delivery_tag: int, settlement: Settlement) -> DeliveryLost | None:
+    def end(self, error: QueueyError) -> None:
+        """Deliver nothing more but the error; while the channel is there, what is out can still be settled."""
+        if not self.has_ended:
+            self.has_ended = True
+            if self._start is not None:
+                self._endings.fail(self._start, error)
+            self._mailbox.put((self, Ended(error)))
+        if self.state == "closed":
+            self._keeper.consumer_ended(self)
+
+    def reopen(self) -> None:
+        """Consume again, on another channel; what is unsettled on this one, if it is there, goes back."""
+        if self.state == "closed":
+            self.open()
+        else:
+            self._reopens = True
+            self._close_channel()
+
+    def is_current(self, channel: int) -> bool:
+        """Tell whether a delivery of that channel can still be settled."""
+        return self.live and channel == self.number
+
+    def settle(self, channel: int, delivery_tag: int, settlement: Settlement) -> DeliveryLost | None:
         """Settle a delivery; return the error where it is too late."""
-        if not self.live:
+        if not self.is_current(channel):
             self.stale_settlements += 1
             return lost_delivery(self.queue)
         if settlement == "ack":
@@ -113,8 +146,8 @@ class ConsumerChannel(ManagedChannel):
                 self.connection.send([amqp.Ack(self.number, tag, multiple) for tag, multiple in acks])
 
     def opened(self) -> None:
-        """Start the consumer, or close the channel where it was stopped meanwhile."""
-        if self._stop is not None:
+        """Start the consumer, or close the channel where it has ended meanwhile."""
+        if self.has_ended:
             self._close_channel()
             return
         self.live = True
@@ -124,35 +157,52 @@ class ConsumerChannel(ManagedChannel):
         )
 
     def closed(self, code: int, text: str) -> None:
-        """End the consumer: as it was asked to, or because the broker closed its channel."""
+        """End the consumer as it was asked to; or leave it to its keeper, as the broker closed its channel."""
         self.live = False
-        if self._stop is not None:
-            self._endings.succeed(self._stop)
+        reopens, self._reopens = self._reopens, False
+        if self.has_ended:
+            self._gone()
+        elif reopens:
+            self.open()
         else:
-            self._fail(
+            self._lost_by_broker(
                 ChannelClosedError(
                     f"consuming queue '{self.queue}': the broker closed the channel: {code} {text}",
                     code=code,
                     text=text,
                 )
             )
-        self._ended(self)
 
     def lost(self, error: BackendError) -> None:
-        """End the consumer with its connection; the broker takes back what was not settled."""
-        self.live = False
+        """Wait for the connection to come back, or end with it; the broker takes back what was not settled."""
+        self.live = self._reopens = False
+        if self.has_ended:
+            self._gone()
+        elif not self.connection.comes_back:
+            failure = type(error)(f"consuming queue '{self.queue}': {error}")
+            failure.__cause__ = error
+            self.end(failure)
+
+    def _gone(self) -> None:
         if self._stop is not None:
             self._endings.succeed(self._stop)
-        failure = type(error)(f"consuming queue '{self.queue}': {error}")
-        failure.__cause__ = error
-        self._fail(failure)
-        self._ended(self)
+        self._keeper.consumer_ended(self)
+
+    def _lost_by_broker(self, error: BackendError) -> None:
+        if self._start is not None and not self._start.finished:
+            self.end(error)
+        else:
+            self.failures += 1
+            self._keeper.consumer_lost(self, error)
 
     def _close_channel(self) -> None:
+        self.send_acks()
+        self.live = False
         # Closing the channel cancels the consumer too, and requeues what is unsettled, in one step at the broker.
         self.connection.send([amqp.CloseChannel(self.number)])
 
     def _started(self, _event: amqp.ConsumeStarted) -> None:
+        self.failures = 0
         if self._start is not None:
             self._endings.succeed(self._start)
 
@@ -160,26 +210,16 @@ class ConsumerChannel(ManagedChannel):
         self._mailbox.put((self, event))
 
     def _cancelled(self, _event: amqp.ConsumerCancelled) -> None:
-        # Deliveries that are out can still be settled: the channel lives on until the application closes it.
-        self._fail(
+        self._lost_by_broker(
             ConsumerCancelledError(
                 f"consuming queue '{self.queue}': the broker cancelled the consumer; the queue was deleted, or the "
-                "node that held it is gone. Declare the queue and consume it again."
+                "node that held it is gone"
             )
         )
 
     def _refused(self, event: amqp.CommandRefused) -> None:
-        self._fail(BackendError(f"consuming queue '{self.queue}': it cannot be written in AMQP: {event.error}"))
-
-    def _fail(self, error: BackendError) -> None:
-        if self._start is not None:
-            self._endings.fail(self._start, error)
-        self._end(error)
-
-    def _end(self, error: QueueyError) -> None:
-        if not self._has_ended:
-            self._has_ended = True
-            self._mailbox.put((self, Ended(error)))
+        self.end(BackendError(f"consuming queue '{self.queue}': it cannot be written in AMQP: {event.error}"))
+        self._close_channel()
 
 
 def lost_delivery(queue: str) -> DeliveryLost:

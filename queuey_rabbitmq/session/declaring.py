@@ -13,7 +13,11 @@ from queuey_rabbitmq.session.operations import DeclareOperation
 
 
 class DeclareChannel(ManagedChannel):
-    """Serves declarations in the order they came."""
+    """Serves declarations in the order they came.
+
+    When the connection is lost, the one that was sent fails with what the broker said, because it may be why: RabbitMQ
+    4.3 closes the connection over a transient queue. Those that wait go on waiting.
+    """
 
     handlers: ClassVar = {amqp.QueueDeclared: "_declared", amqp.CommandRefused: "_refused"}
 
@@ -61,7 +65,7 @@ class DeclareChannel(ManagedChannel):
         self.resume()
 
     def lost(self, error: BackendError) -> None:
-        """Fail the current operation; what waited stays for the session to decide."""
+        """Fail the operation that was sent."""
         operation, self._current = self._current, None
         if operation is not None:
             failure = type(error)(f"{operation.doing}: {error}")
@@ -90,8 +94,18 @@ class DeclareChannel(ManagedChannel):
             self._endings.succeed(operation)
             self.resume()
 
+    def forget_finished(self) -> None:
+        """Drop what waited until its deadline."""
+        self._waiting = deque(operation for operation in self._waiting if not operation.finished)
+
     def _refused(self, event: amqp.CommandRefused) -> None:
         # What was written before it is still answered, on this channel; so the channel is given up with it.
         if self._current is not None:
             self._endings.refused_here(self._current, event.error)
             self.connection.send([amqp.CloseChannel(self.number)])
+
+
+class ReplayChannel(DeclareChannel):
+    """Declares what was declared before on a connection that has come back, before anything else uses it."""
+
+    opens_early = True

@@ -11,7 +11,7 @@ from queuey_rabbitmq.core.errors import (
     UnroutableError,
 )
 from queuey_rabbitmq.session.in_flight import InFlightBound
-from queuey_rabbitmq.session.operations import Operation, PublishOperation
+from queuey_rabbitmq.session.operations import DeclareOperation, Operation, PublishOperation
 
 
 class Endings:
@@ -25,6 +25,8 @@ class Endings:
         """End an operation that has no result but its success."""
         if not operation.finished:
             operation.finished = True
+            if isinstance(operation, DeclareOperation) and operation.ended is not None:
+                operation.ended(None)
             self._link.resolve(operation.future, None)
 
     def fail(self, operation: Operation, error: BaseException) -> None:
@@ -37,7 +39,20 @@ class Endings:
                 self.release(operation)
             if operation.otherwise is not None:
                 operation.otherwise()
+        elif isinstance(operation, DeclareOperation) and operation.ended is not None:
+            operation.ended(error)
         self._link.fail(operation.future, error)
+
+    def may_go(self, operation: PublishOperation) -> bool:
+        """Tell whether a message is still to be sent; end its operation where its delivery has been lost meanwhile."""
+        if operation.finished:
+            self.release(operation)
+            return False
+        error = None if operation.unless is None else operation.unless()
+        if error is not None:
+            self.release(operation)
+            self.fail(operation, error)
+        return error is None
 
     def release(self, operation: PublishOperation) -> None:
         """Give back the slot of a message that is in flight no more.
@@ -101,13 +116,13 @@ class Endings:
         error.__cause__ = why
         self.fail(operation, error)
 
-    def overdue(self, operation: Operation, blocked: str | None) -> None:
-        """End an operation whose deadline has come."""
+    def overdue(self, operation: Operation, why: str | None) -> None:
+        """End an operation whose deadline has come; `why` says what kept the broker from it, where that is known."""
         message = f"{operation.doing}: not done within {operation.timeout_ms / 1000:g} s"
         if isinstance(operation, PublishOperation) and operation.sent:
             message += "; it was sent and not confirmed, so the broker may or may not have it"
         elif isinstance(operation, PublishOperation):
             message += "; it was not sent, so the broker does not have it"
-        if blocked is not None:
-            message += f". The broker blocks publishers: {blocked}"
+        if why is not None:
+            message += f". {why}"
         self.fail(operation, DeadlineExceededError(f"{message}."))

@@ -5,7 +5,7 @@ Knows no channel. An operation ends once: whoever ends it first wins, and an ans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -52,9 +52,9 @@ class Operation(Protocol):
 class PublishOperation:
     """One message on its way, with the hold queue that must be declared right before it, if any.
 
-    `then` runs in the turn that learns of the confirm, before the future ends: it settles the delivery that the
-    message replaces, and may answer with the error that the future is to end with. `otherwise` runs in the turn
-    that fails the operation.
+    What a delivery's outcome adds, each run in a turn: `unless` is asked right before the message is sent, and its
+    error ends the operation instead; `then` settles the delivery once the message is confirmed, and may answer with
+    the error that the future is to end with; `otherwise` follows a failure.
     """
 
     __slots__ = (
@@ -69,6 +69,7 @@ class PublishOperation:
         "sent",
         "then",
         "timeout_ms",
+        "unless",
     )
 
     def __init__(
@@ -78,6 +79,7 @@ class PublishOperation:
         deadline_ms: int,
         timeout_ms: int,
         declaration: QueueDeclaration | None = None,
+        unless: Callable[[], BaseException | None] | None = None,
         then: Callable[[], BaseException | None] | None = None,
         otherwise: Callable[[], None] | None = None,
     ) -> None:
@@ -85,6 +87,7 @@ class PublishOperation:
         self.declaration = declaration
         self.deadline_ms = deadline_ms
         self.timeout_ms = timeout_ms
+        self.unless = unless
         self.then = then
         self.otherwise = otherwise
         self.future: Future[None] = Future()
@@ -110,10 +113,19 @@ class PublishOperation:
 class DeclareOperation:
     """Queues to declare in order; the first refusal fails it and leaves those before it declared."""
 
-    __slots__ = ("deadline_ms", "declarations", "declared", "finished", "future", "timeout_ms")
+    __slots__ = ("deadline_ms", "declarations", "declared", "ended", "finished", "future", "timeout_ms")
 
-    def __init__(self, declarations: list[QueueDeclaration], *, deadline_ms: int, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        declarations: Sequence[QueueDeclaration],
+        *,
+        deadline_ms: int,
+        timeout_ms: int,
+        ended: Callable[[BaseException | None], None] | None = None,
+    ) -> None:
         self.declarations = declarations
+        self.ended = ended
+        """Told in the turn that ends it, with its error if it has one."""
         self.declared = 0
         self.deadline_ms = deadline_ms
         self.timeout_ms = timeout_ms

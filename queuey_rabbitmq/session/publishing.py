@@ -53,9 +53,7 @@ class PublishChannel(ManagedChannel):
                 self.open()
             return
         while self._waiting and self.connection.blocked is None:
-            operation = self._waiting.popleft()
-            if not operation.finished:
-                self._send(operation)
+            self._send(self._waiting.popleft())
 
     def forget_finished(self) -> None:
         """Drop what waited until its deadline."""
@@ -74,14 +72,20 @@ class PublishChannel(ManagedChannel):
         self.resume()
 
     def lost(self, error: BackendError) -> None:
-        """End what was in flight as unknown; what waited stays for the session to decide."""
-        for operation in self._ledger.take_all():
-            self._endings.unknown(operation, error)
+        """Keep what was in flight to send it again, before what waited; or end it as unknown."""
+        in_flight = self._ledger.take_all()
         self._ledger = ConfirmLedger()
+        if self.connection.republishes:
+            self._waiting.extendleft(reversed(in_flight))
+            return
+        for operation in in_flight:
+            self._endings.unknown(operation, error)
 
     def _send(self, operation: PublishOperation) -> None:
+        if not self._endings.may_go(operation):
+            return
         message = operation.message
-        operation.sent = True
+        operation.sent, operation.returned = True, None
         self._ledger.published(operation)
         self.connection.send([amqp.Publish(self.number, message.queue, message.properties, message.body)])
 
@@ -122,11 +126,6 @@ class SoloChannel(ManagedChannel):
         self._operation: PublishOperation | None = None
         self._is_declared = False
 
-    @property
-    def is_free(self) -> bool:
-        """Tell whether an operation can be given to it."""
-        return self._operation is None
-
     def perform(self, operation: PublishOperation) -> None:
         """Send an operation, declaration and message as one write, when the channel is open."""
         self._operation = operation
@@ -153,7 +152,7 @@ class SoloChannel(ManagedChannel):
         operation, _ = self._take()
         if operation is None:
             return
-        if operation.sent:
+        if operation.sent and not self.connection.republishes:
             self._endings.unknown(operation, error)
         else:
             self._pool.wait_again(operation)
@@ -161,11 +160,11 @@ class SoloChannel(ManagedChannel):
     def _send(self) -> None:
         operation = self._operation
         assert operation is not None, "a solo channel sends only what it was given"
-        if operation.finished:
+        if not self._endings.may_go(operation):
             self._take()
             self._pool.next(self)
             return
-        operation.sent = True
+        operation.sent, operation.returned = True, None
         message, declaration = operation.message, operation.declaration
         commands: list[amqp.Command] = []
         if declaration is not None:
@@ -230,11 +229,10 @@ class SoloPool:
         """Give what waits to the channels that are free, where that is possible now."""
         while self._waiting and self._free and self._is_ready():
             operation = self._waiting.popleft()
-            if not operation.finished:
-                # An open channel first: opening one costs a round trip.
-                channel = next((c for c in self._free if c.state == "open"), self._free[0])
-                self._free.remove(channel)
-                channel.perform(operation)
+            # An open channel first: opening one costs a round trip.
+            channel = next((c for c in self._free if c.state == "open"), self._free[0])
+            self._free.remove(channel)
+            channel.perform(operation)
 
     def next(self, channel: SoloChannel) -> None:
         """Take back a channel that has done its work."""
@@ -255,7 +253,7 @@ class SoloPool:
         self._waiting = deque(operation for operation in self._waiting if not operation.finished)
 
     def _is_ready(self) -> bool:
-        return self._connection.state == "open" and self._connection.blocked is None
+        return self._connection.is_ready and self._connection.blocked is None
 
 
 def refusal(operation: PublishOperation, code: int, text: str, *, is_declared: bool) -> ChannelClosedError:

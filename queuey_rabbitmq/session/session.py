@@ -27,6 +27,7 @@ from queuey_rabbitmq.core.errors import (
     QueueyError,
     ShutDownError,
 )
+from queuey_rabbitmq.core.reconnect import ReconnectPolicy
 from queuey_rabbitmq.session.connection import SessionConnection, lost_error
 from queuey_rabbitmq.session.consuming import ConsumerChannel, Settlement, lost_delivery
 from queuey_rabbitmq.session.deadlines import Deadlines
@@ -42,6 +43,7 @@ from queuey_rabbitmq.session.operations import (
     Step,
 )
 from queuey_rabbitmq.session.publishing import LARGE_BODY_BYTES, PublishChannel, SoloPool
+from queuey_rabbitmq.session.recovery import Recovery
 
 log = logging.getLogger("queuey_rabbitmq")
 
@@ -59,6 +61,7 @@ class SessionSettings:
     close_timeout_ms: int
     max_in_flight: int
     max_in_flight_bytes: int
+    reconnect: ReconnectPolicy | None
 
 
 class Session:
@@ -75,6 +78,7 @@ class Session:
         self._publisher = PublishChannel(self._publishing, self._endings)
         self._solo = SoloPool(self._publishing, self._endings, channels=SOLO_CHANNELS)
         self._declarer = DeclareChannel(self._consuming, self._endings)
+        self._recovery = Recovery(self, self._endings, settings.reconnect)
         self._consumers: dict[str, ConsumerChannel] = {}
         self._tags = 0
         self._connecting: Step | None = None
@@ -107,19 +111,21 @@ class Session:
         operation = DeclareOperation(declarations, deadline_ms=self._deadline(timeout_ms), timeout_ms=timeout_ms)
         self._link.run(partial(self._submit, operation, self._declarer.declare))
         self._wait(operation)
+        self._recovery.topology.update((declaration.queue, declaration) for declaration in declarations)
 
     def publish(
         self,
         message: Message,
         *,
         declaration: QueueDeclaration | None = None,
+        unless: Callable[[], BaseException | None] | None = None,
         then: Callable[[], BaseException | None] | None = None,
         otherwise: Callable[[], None] | None = None,
     ) -> PublishOperation:
         """Start to publish a message, right behind the declaration of its hold queue where there is one.
 
         Waits while too much is in flight, up to the operation's deadline. The operation's future ends with the
-        confirm; `then` and `otherwise` are as PublishOperation says.
+        confirm; `unless`, `then` and `otherwise` are as PublishOperation says.
         """
         timeout_ms = self._settings.operation_timeout_ms
         operation = PublishOperation(
@@ -127,6 +133,7 @@ class Session:
             deadline_ms=self._deadline(timeout_ms),
             timeout_ms=timeout_ms,
             declaration=declaration,
+            unless=unless,
             then=then,
             otherwise=otherwise,
         )
@@ -159,14 +166,14 @@ class Session:
             raise
         return started[0]
 
-    def settle(self, consumer: ConsumerChannel, delivery_tag: int, settlement: Settlement) -> None:
-        """Settle a delivery. Raises DeliveryLost where its channel is gone."""
-        self.check_live(consumer)
-        self._link.run(partial(consumer.settle, delivery_tag, settlement))
+    def settle(self, consumer: ConsumerChannel, channel: int, delivery_tag: int, settlement: Settlement) -> None:
+        """Settle a delivery of a consumer's channel. Raises DeliveryLost where that is gone."""
+        self.check_current(consumer, channel)
+        self._link.run(partial(consumer.settle, channel, delivery_tag, settlement))
 
-    def check_live(self, consumer: ConsumerChannel) -> None:
-        """Raise DeliveryLost, and count it, where deliveries of the consumer can no longer be settled."""
-        if not consumer.live:
+    def check_current(self, consumer: ConsumerChannel, channel: int) -> None:
+        """Raise DeliveryLost, and count it, where deliveries of that channel can no longer be settled."""
+        if not consumer.is_current(channel):
             self._stale_settlements += 1
             raise lost_delivery(consumer.queue)
 
@@ -227,15 +234,31 @@ class Session:
             for granted in self._bound.give_up(slot, operation.size):
                 granted.set_result(None)
             if isinstance(error, DeadlineExceededError):
-                blocked = self._publishing.blocked
                 raise DeadlineExceededError(
                     f"{operation.doing}: not sent within {operation.timeout_ms / 1000:g} s, because as much as "
-                    "max_in_flight and max_in_flight_bytes allow is waiting for the broker's confirms"
-                    + (f". The broker blocks publishers: {blocked}." if blocked else ".")
+                    "max_in_flight and max_in_flight_bytes allow is waiting for the broker's confirms. "
+                    f"{self._hindrance() or ''}"
                 ) from error
             raise
 
+    def _hindrance(self) -> str | None:
+        if self._publishing.blocked is not None:
+            return f"The broker blocks publishers: {self._publishing.blocked}"
+        if self._recovery.last_error is not None:
+            return f"There is no connection: {self._recovery.last_error}"
+        return None
+
     # -------------------------------------------------------------------------------------- in turns
+
+    def declaring(
+        self, declarations: list[QueueDeclaration], ended: Callable[[BaseException | None], None]
+    ) -> DeclareOperation:
+        """Return a declaration of the session's own, whose deadline is watched."""
+        timeout_ms = self._settings.operation_timeout_ms
+        deadline_ms = self._deadline(timeout_ms)
+        operation = DeclareOperation(declarations, deadline_ms=deadline_ms, timeout_ms=timeout_ms, ended=ended)
+        self._deadlines.add(operation)
+        return operation
 
     def _submit(self, operation: Operation, perform: Callable[..., None]) -> None:
         if self._down is not None:
@@ -274,14 +297,19 @@ class Session:
             tag=tag,
             prefetch=prefetch,
             mailbox=mailbox,
-            ended=self._consumer_ended,
+            keeper=self,
         )
         self._submit(step, consumer.start)
         if not step.finished:
             self._consumers[tag] = consumer
             started.append(consumer)
 
-    def _consumer_ended(self, consumer: ConsumerChannel) -> None:
+    def consumer_lost(self, consumer: ConsumerChannel, error: BackendError) -> None:
+        """Leave it to the recovery."""
+        self._recovery.consumer_lost(consumer, error)
+
+    def consumer_ended(self, consumer: ConsumerChannel) -> None:
+        """Forget a consumer."""
         self._consumers.pop(consumer.tag, None)
         self._stale_settlements += consumer.stale_settlements
 
@@ -302,6 +330,11 @@ class Session:
             self._go_down(ShutDownError("the backend is closed"))
             self._publishing.close()
             self._consuming.close()
+            self._end_if_disconnected()
+
+    def _end_if_disconnected(self) -> None:
+        if self._disconnecting is not None and self._publishing.state == self._consuming.state == "closed":
+            self._endings.succeed(self._disconnecting)
 
     def _go_down(self, error: QueueyError) -> None:
         self._down = error
@@ -313,22 +346,48 @@ class Session:
                 self._endings.fail(operation, self._down_error(operation))
         for slot in self._bound.drain():
             self._link.fail(slot, error)
+        for consumer in list(self._consumers.values()):
+            if consumer.state == "closed":  # the others end with their channel
+                consumer.end(error)
 
     # what the connections say
 
-    def connection_opened(self, _connection: SessionConnection) -> None:
-        """Go on once both connections are open."""
-        if self._publishing.state == "open" and self._consuming.state == "open" and self._connecting is not None:
+    def connection_opened(self, connection: SessionConnection) -> None:
+        """Go on once both connections are open; or declare and resume, where one has come back."""
+        assert self._connecting is not None, "only an attempt to connect opens connections"
+        if self._connecting.finished:
+            self._recovery.connection_opened(connection)
+            return
+        connection.is_ready = True
+        if self._publishing.is_ready and self._consuming.is_ready:
             self._endings.succeed(self._connecting)
+
+    def resume(self, connection: SessionConnection) -> None:
+        """Go on with what waited for a connection."""
+        if connection is self._publishing:
+            self._publisher.resume()
+            self._solo.resume()
+        else:
+            self._declarer.resume()
+            for consumer in list(self._consumers.values()):
+                consumer.open()
 
     def connection_unblocked(self, _connection: SessionConnection) -> None:
         """Send what waited while the broker did not read."""
-        self._publisher.resume()
-        self._solo.resume()
+        self.resume(self._publishing)
+
+    def comes_back(self, connection: SessionConnection, event: amqp.ConnectionLost) -> bool:
+        """Ask the recovery, unless nothing is wanted any more or nothing was ever there."""
+        if self._down is not None or self._connecting is None or not self._connecting.finished:
+            return False
+        return self._recovery.retries(connection, event)
 
     def connection_lost(self, connection: SessionConnection, event: amqp.ConnectionLost) -> None:
-        """Fail the attempt to connect; or go down, as what was lost does not come back by itself."""
-        self._solo.connection_lost()
+        """Fail the attempt to connect; or go down with a connection that does not come back."""
+        if connection is self._publishing:
+            self._solo.connection_lost()
+        if connection.comes_back:
+            return
         if self._connecting is not None and not self._connecting.finished:
             self._endings.fail(self._connecting, connect_error(event))
         if self._down is None:
@@ -337,8 +396,7 @@ class Session:
             self._go_down(error)
             self._publishing.abort()
             self._consuming.abort()
-        if self._disconnecting is not None and self._publishing.state == self._consuming.state == "closed":
-            self._endings.succeed(self._disconnecting)
+        self._end_if_disconnected()
 
     # what the link calls (amqp.Driven)
 
@@ -363,12 +421,13 @@ class Session:
             heapq.heappop(self._timers)[2]()
         overdue = self._deadlines.overdue(now_ms)
         for operation in overdue:
-            self._endings.overdue(operation, self._publishing.blocked)
+            self._endings.overdue(operation, self._hindrance())
             if operation is self._disconnecting:
                 self._abort_closing()
         if overdue:
             self._publisher.forget_finished()
             self._solo.forget_finished()
+            self._declarer.forget_finished()
 
     def _abort_closing(self) -> None:
         pending = [operation.doing for operation in self._deadlines.open()]

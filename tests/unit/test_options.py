@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from queuey_rabbitmq.core.errors import InvalidConfigError
+from queuey_rabbitmq.core.reconnect import ReconnectPolicy
 from queuey_rabbitmq.options import RabbitMqOptions
 
 
@@ -28,7 +29,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "close_timeout": 5,
         "max_in_flight": 1000,
         "max_in_flight_bytes": 64 * 1024 * 1024,
-        "reconnect": None,
+        "reconnect": ReconnectPolicy(),
     }
 
 

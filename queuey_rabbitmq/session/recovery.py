@@ -1,0 +1,146 @@
+"""Coming back: opening lost connections again, declaring what was declared, and resuming what waited.
+
+Decides by the ReconnectPolicy alone. Refusals that no waiting mends (credentials, a virtual host that does not exist)
+end it at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, Protocol
+
+from queuey_rabbitmq import amqp
+from queuey_rabbitmq.core.errors import BackendError, ChannelClosedError, DeadlineExceededError
+from queuey_rabbitmq.core.reconnect import Attempt, ReconnectPolicy
+from queuey_rabbitmq.session.connection import SessionConnection, lost_error
+from queuey_rabbitmq.session.consuming import ConsumerChannel
+from queuey_rabbitmq.session.declaring import DeclareChannel, ReplayChannel
+from queuey_rabbitmq.session.endings import Endings
+from queuey_rabbitmq.session.operations import DeclareOperation, QueueDeclaration
+
+log = logging.getLogger("queuey_rabbitmq")
+
+NOT_MENDED_BY_WAITING = frozenset({403, 530})
+"""ACCESS_REFUSED and NOT_ALLOWED, when they answer an attempt to open a connection."""
+NOT_FOUND = 404
+
+
+class RecoveringSession(Protocol):
+    """What recovery needs of its session."""
+
+    def later(self, delay_ms: int, step: Callable[[], object]) -> None:
+        """Do something in a turn after a while."""
+
+    def declaring(
+        self, declarations: list[QueueDeclaration], ended: Callable[[BaseException | None], None]
+    ) -> DeclareOperation:
+        """Return a declaration whose deadline is watched."""
+
+    def resume(self, connection: SessionConnection) -> None:
+        """Go on with what waited for a connection."""
+
+
+class Recovery:
+    """What a session does about what it has lost."""
+
+    def __init__(self, session: RecoveringSession, endings: Endings, policy: ReconnectPolicy | None) -> None:
+        self._session = session
+        self._endings = endings
+        self._policy = policy
+        self._failures: dict[SessionConnection, int] = {}
+        self.topology: dict[str, QueueDeclaration] = {}
+        """What was declared, in order: it exists again before a connection that has come back is used."""
+        self.last_error: BackendError | None = None
+        """What happened to a connection that is not back yet."""
+
+    def retries(self, connection: SessionConnection, event: amqp.ConnectionLost) -> bool:
+        """Have a lost connection opened again, if the policy says so; tell whether it will be."""
+        error = lost_error(connection.name, event)
+        if event.code in NOT_MENDED_BY_WAITING and event.stage != "open":
+            return False
+        failures = self._failures.get(connection, 0)
+        delay_s = self._next_delay(failures, error, "connection")
+        if delay_s is None:
+            return False
+        self._failures[connection] = failures + 1
+        self.last_error = error
+        assert self._policy is not None, "without a policy nothing is tried again"
+        connection.republishes = self._policy.republish
+        self._session.later(round(delay_s * 1000), connection.open)
+        log.warning("%s; trying again in %.3g s (attempt %d)", error, delay_s, failures + 1)
+        return True
+
+    def connection_opened(self, connection: SessionConnection) -> None:
+        """Declare what was declared, then resume."""
+        replay = ReplayChannel(connection, self._endings)
+        left = list(self.topology.values())
+        self._replay_next(connection, replay, left)
+
+    def consumer_lost(self, consumer: ConsumerChannel, error: BackendError) -> None:
+        """Have a consumer opened again on its connection, if the policy says so, or end it."""
+        is_missing = isinstance(error, ChannelClosedError) and error.code == NOT_FOUND
+        delay_s = None
+        if not (is_missing and consumer.queue not in self.topology):
+            delay_s = self._next_delay(consumer.failures - 1, error, "consumer")
+        if delay_s is None:
+            consumer.end(error)
+            return
+        log.warning("%s; consuming again in %.3g s (attempt %d)", error, delay_s, consumer.failures)
+        self._session.later(round(delay_s * 1000), partial(self._reopen, consumer))
+
+    def _reopen(self, consumer: ConsumerChannel) -> None:
+        if consumer.has_ended or not consumer.connection.is_ready:
+            return  # a connection that is lost meanwhile resumes its consumers when it is back
+        declarations = list(self.topology.values())
+        if not declarations:
+            consumer.reopen()
+            return
+        channel = DeclareChannel(consumer.connection, self._endings)
+
+        def declared(error: BaseException | None) -> None:
+            if error is not None:
+                log.warning("declaring again for the consumer of queue '%s': %s", consumer.queue, error)
+            if not consumer.has_ended and consumer.connection.is_ready:
+                consumer.reopen()
+            if channel.state == "open":
+                channel.connection.send([amqp.CloseChannel(channel.number)])
+
+        channel.declare(self._session.declaring(declarations, declared))
+
+    def _replay_next(self, connection: SessionConnection, replay: ReplayChannel, left: list[QueueDeclaration]) -> None:
+        """Declare one queue after the other, so that one which is refused keeps no other from being declared."""
+        if not left:
+            self._failures.pop(connection, None)
+            if not self._failures:
+                self.last_error = None
+            if replay.state == "open":
+                connection.send([amqp.CloseChannel(replay.number)])
+            log.info("the %s connection is back", connection.name)
+            connection.is_ready = True
+            self._session.resume(connection)
+            return
+
+        def declared(error: BaseException | None) -> None:
+            if connection.state != "open":
+                return
+            if isinstance(error, DeadlineExceededError):
+                connection.abort()  # it answers nothing: it is lost again, and so is tried again
+                return
+            if error is not None:
+                log.error("declaring again what was declared before: %s", error)
+            self._replay_next(connection, replay, left[1:])
+
+        replay.declare(self._session.declaring(left[:1], declared))
+
+    def _next_delay(
+        self, failures: int, error: BackendError, rebuilding: Literal["connection", "consumer"]
+    ) -> float | None:
+        if self._policy is None:
+            return None
+        try:
+            return self._policy.next_delay(Attempt(failures=failures, error=error, rebuilding=rebuilding))
+        except Exception:
+            log.exception("the reconnect policy failed; giving up")
+            return None
