@@ -112,13 +112,13 @@ def queuey_rabbitmq_server(request: pytest.FixtureRequest) -> ReadyBroker:
     """Give the real RabbitMQ of the run: started when first needed, ended with the run, one for all xdist workers."""
     from pytest_queuey.sources.server import SourceError
 
-    settings = request.config.stash[_SETTINGS]
     try:
         return _real_broker(request.config).ready()
     except SourceError as error:
-        if settings.broker == "auto":
-            pytest.skip(str(error))
-        pytest.fail(str(error), pytrace=False)
+        reason = str(error)  # outside, or pytest prints every exception that led to it
+    if request.config.stash[_SETTINGS].broker == "auto":
+        pytest.skip(reason)
+    pytest.fail(reason, pytrace=False)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ Imported only when a container is wanted. Refuses to wait for the broker in it (
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from dataclasses import dataclass
 from typing import Any, Self
@@ -22,6 +23,7 @@ with warnings.catch_warnings():
         raise SourceError("testcontainers is not installed: pip install 'queuey-rabbitmq[testing]'") from error
 
 _AMQP_PORT = 5672
+_LOOPBACK = "127.0.0.1"
 _ASK_EVERY = 1.0
 """Seconds between two questions about a container's state: each is a request to the Docker daemon."""
 
@@ -41,12 +43,13 @@ class ContainerServer:
         try:
             started = DockerContainer(image)
             ports: dict[str, Any] = started.ports
-            # Only this machine may reach it; a Docker elsewhere must be reached from here.
-            ports[f"{_AMQP_PORT}/tcp"] = ("127.0.0.1", None) if docker_host.startswith("unix:") else None
+            is_here = _is_on_this_machine(docker_host)
+            ports[f"{_AMQP_PORT}/tcp"] = (_LOOPBACK, None) if is_here else None
             stage = f"starting a container of the image {image}"
             started.start()
             stage = f"finding the port of the container of {image}"
-            host, port = started.get_container_host_ip(), started.get_exposed_port(_AMQP_PORT)
+            host = _LOOPBACK if is_here else started.get_container_host_ip()
+            port = started.get_exposed_port(_AMQP_PORT)
             container = started.get_container_id()
         except Exception as error:  # whatever docker, requests or testcontainers raise
             if started is not None:
@@ -59,6 +62,13 @@ class ContainerServer:
     def close(self) -> None:
         """Remove the container and its volumes."""
         self._container.stop()
+
+
+def _is_on_this_machine(docker_host: str) -> bool:
+    # Then only this machine may reach the container. testcontainers' own variables name the host of a Docker whose
+    # socket is here and whose containers are not, as in a container that starts its siblings.
+    named = os.environ.get("TC_HOST") or os.environ.get("TESTCONTAINERS_HOST_OVERRIDE") or _LOOPBACK
+    return docker_host.startswith("unix:") and named in (_LOOPBACK, "localhost")
 
 
 class ContainerProgress:
@@ -78,6 +88,8 @@ class ContainerProgress:
             state = self._client.containers.get(self._id).attrs["State"]
         except docker.errors.NotFound:
             return "was removed"
+        except (docker.errors.DockerException, OSError) as error:
+            return f"can no longer be asked about ({error})"
         return f"exited with status {state['ExitCode']}" if state["Status"] in ("exited", "dead") else None
 
     def last_lines(self) -> str:
