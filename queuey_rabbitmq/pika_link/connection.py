@@ -84,6 +84,8 @@ class PikaConnection:
             self.abort()  # there is nobody to say goodbye to yet
             return
         self.closing = True
+        for channel in self._channels.values():
+            channel.consuming.clear()  # what is still to come could not be settled any more
         self._pika.close()
 
     def abort(self) -> None:

@@ -12,7 +12,6 @@ import logging
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -218,7 +217,7 @@ class PikaLink:
     def _round(self) -> None:
         """Wait for something to happen, and handle all that has, as one turn."""
         with self._lock:
-            self._asleep = not self._steps and self._state is _State.RUNNING
+            self._asleep = self._state is _State.RUNNING and not self._steps and not self._turns.owes_a_turn
         if not self._asleep:
             self._loop.call_later(0, _nothing)
         self._loop.poll()
@@ -300,12 +299,12 @@ def _nothing() -> None:
     """End a poll: that is all a wake-up does."""
 
 
-_open_links: weakref.WeakSet[PikaLink] = weakref.WeakSet()
+_open_links: set[PikaLink] = set()
 
 
 def _close_at_exit() -> None:
     """Send what the program has said before it ends without closing, acks above all."""
-    for link in list(_open_links):
+    for link in _open_links.copy():
         link.close(EXIT_TIMEOUT_MS)
 
 

@@ -54,6 +54,11 @@ class Turns:
         """Hand an event to the session once the code that runs now, which caused it, has returned."""
         self._late.append((handle, event))
 
+    @property
+    def owes_a_turn(self) -> bool:
+        """Whether events wait that came up when the turn was ending."""
+        return bool(self._late)
+
     def settle(self, future: Future[T], result: T | None, error: BaseException | None) -> None:
         """Note the outcome of a future for when the turn is over."""
         self._outcomes.append((future, result, error))
