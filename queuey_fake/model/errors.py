@@ -415,3 +415,37 @@ def connection_forced(explanation: str) -> ConnectionException:
 def malformed_short_string() -> ConnectionException:
     """Say that a short string is not UTF-8 (rabbit_binary_parser:assert_utf8)."""
     return ConnectionException(501, "Malformed UTF-8 in shortstr")
+
+
+# Frames
+
+
+def unexpected_frame(explanation: str) -> ConnectionException:
+    """Say that a frame came that has no place here (rabbit_command_assembler)."""
+    return ConnectionException(505, explanation)
+
+
+def unexpected_frame_type(type_: int, payload: bytes) -> ConnectionException:
+    """Say that a frame of this type has no place on this channel (rabbit_reader:unexpected_frame)."""
+    return ConnectionException(505, f"type {type_}, {_snippet(payload)}")
+
+
+def frame_error(type_: int, payload: bytes, reason: Term) -> ConnectionException:
+    """Say that a frame cannot be read (rabbit_reader:frame_error)."""
+    return ConnectionException(501, f"type {type_}, {_snippet(payload)}: {printed(reason)}")
+
+
+def _snippet(payload: bytes) -> str:
+    size = 16
+    which = "all" if len(payload) <= size else f"first {size}"
+    return f"{which} octets = {printed(payload[:size])}"
+
+
+def cannot_decode(octets: bytes) -> ConnectionException:
+    """Say that the fields do not fit their method (rabbit_misc:frame_error)."""
+    return ConnectionException(501, f"cannot decode <<{','.join(map(str, octets))}>>")
+
+
+def overlong_body() -> ConnectionException:
+    """Say that more octets came than the content header announced; 4.3 says so."""
+    return ConnectionException(501, "content body frame exceeds remaining content size")

@@ -45,7 +45,6 @@ PROPERTY_FLAGS = {
     "app_id": APP_ID,
     "cluster_id": CLUSTER_ID,
 }
-_NOT_A_PROPERTY = 0b11  # the continuation bit and one that has no meaning
 
 
 class MalformedTable(ValueError):  # noqa: N818  it names what is malformed
@@ -203,8 +202,7 @@ def decode_properties(payload: bytes) -> dict[str, Any]:
 
 def _decode_properties(payload: bytes) -> dict[str, Any]:
     flags = payload[0] << 8 | payload[1]
-    if flags & _NOT_A_PROPERTY:
-        raise MalformedTable(f"property flags {flags:#06x} name properties that class basic does not have")
+    # The two low bits say nothing to RabbitMQ (rabbit_framing_amqp_0_9_1:decode_properties).
     end = len(payload)
     at = 2
     values: dict[str, Any] = {}

@@ -44,9 +44,9 @@ class Version:
     cancel_examines_priority_head: bool
     max_message_size: int  # octets
     min_frame_max: int  # a smaller frame_max in tune-ok is refused
-    accepts_protocol_0_8: bool
     protocol_header: bytes  # written to a client that speaks something else
-    mechanisms: str
+    mechanisms: str  # of SASL, as connection.start lists them
+    refuses_overlong_body: bool  # at once; else the body is swallowed until a frame of another type comes
     adds_queue_type_argument: bool  # x-queue-type is written into the arguments of a declaration without it
     headers_match_exactly: bool  # 1 and 1.0 in a headers binding are two values
     # Arguments that the modules of the queue types know in this version (their capabilities/0)
@@ -91,9 +91,9 @@ _V3_10 = Version(
     cancel_examines_priority_head=False,
     max_message_size=134_217_728,
     min_frame_max=4096,
-    accepts_protocol_0_8=True,
     protocol_header=b"AMQP\x00\x00\x09\x01",
     mechanisms="AMQPLAIN PLAIN",
+    refuses_overlong_body=False,
     adds_queue_type_argument=False,
     headers_match_exactly=False,
     further_classic_arguments=(),
@@ -128,7 +128,6 @@ _V4_0 = replace(
     sorts_header_keys=True,
     cancel_examines_priority_head=True,
     max_message_size=16_777_216,
-    accepts_protocol_0_8=False,
     protocol_header=b"AMQP\x03\x01\x00\x00",
     mechanisms="ANONYMOUS PLAIN AMQPLAIN",
     adds_queue_type_argument=True,
@@ -156,6 +155,7 @@ _V4_3 = replace(
     quorum_nack_counts_as_acquired=True,
     quorum_priorities="strict",
     min_frame_max=8192,
+    refuses_overlong_body=True,
     further_quorum_arguments=(
         "x-consumer-disconnected-timeout",
         "x-consumer-timeout",

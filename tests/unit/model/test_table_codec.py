@@ -127,9 +127,8 @@ def test_an_unknown_letter_is_malformed() -> None:
         table_codec.decode_table(b"\x01aq")
 
 
-def test_a_second_word_of_property_flags_is_malformed() -> None:
-    with pytest.raises(MalformedTable, match="flags"):
-        table_codec.decode_properties(b"\x00\x01\x00\x00")
+def test_the_two_low_bits_of_the_flags_say_nothing() -> None:
+    assert table_codec.decode_properties(b"\x08\x03\x04") == {"priority": 4}
 
 
 def test_octets_behind_the_last_property_are_malformed() -> None:

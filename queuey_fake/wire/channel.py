@@ -1,0 +1,290 @@
+"""One channel number of a client's connection: frames become calls of the model.
+
+Owns the assembly of content and which method calls what. Decides nothing that the model decides; what cannot even be
+put together is refused here, with RabbitMQ's texts (rabbit_command_assembler, rabbit_channel).
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from queuey_fake.model import errors
+from queuey_fake.model.channel import Channel
+from queuey_fake.model.door import ChannelState
+from queuey_fake.model.errors import AmqpException, ConnectionException
+from queuey_fake.model.fields import text_of
+from queuey_fake.model.properties import Properties
+from queuey_fake.model.table_codec import MalformedTable
+from queuey_fake.model.versions import Version
+from queuey_fake.wire import codec
+from queuey_fake.wire import methods as m
+from queuey_fake.wire.codec import ContentHeader, MalformedMethod, MalformedShortString, UnknownMethod
+from queuey_fake.wire.methods import Method
+
+_PUBLISH_IDS = codec.METHOD_IDS.pack(60, 40)
+_KNOWN_PROPERTIES_MAX = 1024
+
+_Call = Callable[[Channel, dict[str, Any]], None]
+
+
+class ConnectionDoor(Protocol):
+    """The connection, as its channels see it."""
+
+    version: Version
+    known_properties: dict[bytes, Properties]
+
+    def open_channel(self, number: int) -> Channel:
+        """Open a channel of the model."""
+
+    def refuse(self, refusal: ConnectionException, class_id: int, method_id: int) -> None:
+        """Close the connection for what its client did."""
+
+    def crash(self) -> None:
+        """End the connection without a word, as RabbitMQ's reader does when it crashes."""
+
+    def say(self, frame: bytes) -> None:
+        """Send a frame behind everything that is waiting."""
+
+    def forget_channel(self, number: int) -> None:
+        """Let go of a channel whose number may be opened again."""
+
+
+class WireChannel:
+    """A channel number that a frame came for; whether it is open is another matter."""
+
+    def __init__(self, connection: ConnectionDoor, number: int) -> None:
+        self._connection = connection
+        self._number = number
+        self._channel: Channel | None = None
+        # What a content is being put together for: the method, its fields, and then its header.
+        self._method: Method | None = None
+        self._fields: dict[str, Any] = {}
+        self._header: ContentHeader | None = None
+        self._body: list[bytes] = []
+        self._remaining = 0
+
+    def process(self, type_: int, payload: bytes) -> None:
+        """Take a frame for this channel number."""
+        try:
+            if self._header is not None:
+                self._take_body(type_, payload)
+            elif self._method is not None:
+                self._take_header(type_, payload)
+            elif type_ != codec.METHOD:
+                self._connection.refuse(
+                    errors.unexpected_frame("expected method frame, got non method frame instead"), 0, 0
+                )
+            elif payload.startswith(_PUBLISH_IDS):
+                self._take_publish(payload)
+            else:
+                self._take_method(payload)
+        except MalformedShortString:
+            self._connection.refuse(errors.malformed_short_string(), 0, 0)
+        except MalformedMethod as malformed:
+            method = malformed.method
+            self._connection.refuse(errors.cannot_decode(malformed.octets), method.class_id, method.method_id)
+        except (UnknownMethod, MalformedTable):
+            self._connection.crash()
+
+    # methods
+
+    def _take_publish(self, payload: bytes) -> None:
+        """Read basic.publish without the table's detour: it comes for every message."""
+        try:
+            key_at = 7 + payload[6]
+            end = key_at + 1 + payload[key_at]
+            bits = payload[end]
+        except IndexError as error:
+            raise MalformedMethod(m.BASIC_PUBLISH, payload[4:]) from error
+        if end + 1 != len(payload):
+            raise MalformedMethod(m.BASIC_PUBLISH, payload[4:])
+        self._method = m.BASIC_PUBLISH
+        self._fields = {
+            "exchange": text_of(payload[7:key_at]),
+            "routing_key": text_of(payload[key_at + 1 : end]),
+            "mandatory": bool(bits & 1),
+            "immediate": bool(bits & 2),
+        }
+
+    def _take_method(self, payload: bytes) -> None:
+        method = codec.method_of(payload)
+        fields = codec.decode_fields(method, payload)
+        if method.has_content:
+            self._method, self._fields = method, fields
+        else:
+            self._call(method, fields)
+
+    def _call(self, method: Method, fields: dict[str, Any]) -> None:
+        if self._channel is None:
+            self._open(method)
+            return
+        channel = self._channel
+        if method is m.CHANNEL_OPEN:
+            self._connection.open_channel(self._number)
+        elif method is m.CHANNEL_CLOSE:
+            channel.close()
+        elif method is m.CHANNEL_CLOSE_OK and channel.state is ChannelState.CLOSING:
+            channel.close_ok()
+        elif channel.state is ChannelState.OPEN:
+            self._call_open(channel, method, fields)
+        if channel.state is ChannelState.CLOSED:
+            self._connection.forget_channel(self._number)
+
+    def _open(self, method: Method) -> None:
+        if method is m.CHANNEL_OPEN:
+            self._channel = self._connection.open_channel(self._number)
+        else:
+            self._connection.refuse(errors.channel_not_open(), method.class_id, method.method_id)
+
+    def _call_open(self, channel: Channel, method: Method, fields: dict[str, Any]) -> None:
+        if method is m.ACCESS_REQUEST:
+            self._connection.say(codec.method_frame(self._number, m.ACCESS_REQUEST_OK, ticket=1))
+            return
+        call = CALLS.get(method)
+        if call is None:
+            self._connection.refuse(errors.unimplemented_method(), method.class_id, method.method_id)
+        else:
+            call(channel, fields)
+
+    # content
+
+    def _take_header(self, type_: int, payload: bytes) -> None:
+        assert self._method is not None, "a content header is taken only behind a method that has content"
+        header = ContentHeader(payload) if type_ == codec.HEADER else None
+        if header is None or header.class_id != codec.CLASS_BASIC or header.weight:
+            self._refuse_content(errors.unexpected_frame(_instead_of_header(header)))
+            return
+        self._header = header
+        self._remaining = header.body_size
+        if header.body_size == 0:
+            self._finish_content()
+
+    def _take_body(self, type_: int, payload: bytes) -> None:
+        if type_ != codec.BODY:
+            text = "expected content body, got non content body frame instead"
+            self._refuse_content(errors.unexpected_frame(text))
+            return
+        self._remaining -= len(payload)
+        if self._remaining < 0:
+            # Versions before 4.3 swallow what comes until a frame of another type does.
+            self._body.clear()
+            if self._connection.version.refuses_overlong_body:
+                self._refuse_content(errors.overlong_body())
+            return
+        if not self._is_too_large():
+            self._body.append(payload)
+        if self._remaining == 0:
+            self._finish_content()
+
+    def _is_too_large(self) -> bool:
+        # A body that will be refused for its size is counted and not kept, so that it costs no memory.
+        return self._header is not None and self._header.body_size > self._connection.version.max_message_size
+
+    def _refuse_content(self, refusal: ConnectionException) -> None:
+        assert self._method is not None, "content is refused only behind a method that has content"
+        self._connection.refuse(refusal, self._method.class_id, self._method.method_id)
+
+    def _finish_content(self) -> None:
+        method, fields, header, body = self._method, self._fields, self._header, self._body
+        assert method is not None, "content is finished only behind a method that has content"
+        assert header is not None, "and behind its header"
+        is_too_large = self._is_too_large()
+        self._method, self._header = None, None
+        if len(body) != 1:
+            body = [b"".join(body)]
+        self._body = []
+        channel = self._channel
+        if method is not m.BASIC_PUBLISH or channel is None:
+            self._call(method, fields)
+        elif is_too_large:
+            limit = self._connection.version.max_message_size
+            self._refuse_publish(channel, errors.message_too_large(header.body_size, limit))
+        elif (properties := self._known(header.properties)) is None:
+            self._connection.refuse(errors.internal_error(), 0, 0)
+        else:
+            channel.basic_publish(
+                fields["exchange"],
+                fields["routing_key"],
+                properties,
+                body[0],
+                mandatory=fields["mandatory"],
+                immediate=fields["immediate"],
+            )
+
+    def _refuse_publish(self, channel: Channel, refusal: AmqpException) -> None:
+        if channel.state is ChannelState.OPEN:
+            channel.refuse(refusal, 60, 40)
+            channel.connection.broker.deliver_mail()
+
+    def _known(self, properties: Properties) -> Properties | None:
+        """Return the properties, checked once for all messages that have the same; None for malformed ones."""
+        payload = properties.payload()
+        known = self._connection.known_properties
+        if (same := known.get(payload)) is not None:
+            return same
+        try:
+            properties.values()
+        except MalformedTable:
+            return None
+        if len(known) >= _KNOWN_PROPERTIES_MAX:
+            known.clear()
+        known[payload] = properties
+        return properties
+
+
+def _instead_of_header(header: ContentHeader | None) -> str:
+    text = f"expected content header for class {codec.CLASS_BASIC}, got "
+    if header is None or header.class_id == codec.CLASS_BASIC:
+        return text + "non content header frame instead"
+    return text + f"one for class {header.class_id} instead"
+
+
+def is_content_header(payload: bytes) -> bool:
+    """Return whether the payload is long enough for a content header."""
+    try:
+        ContentHeader(payload)
+    except struct.error:
+        return False
+    return True
+
+
+def _without_ticket(name: str) -> _Call:
+    """Call the method of that name with all fields but the ticket, which RabbitMQ ignores."""
+
+    def call(channel: Channel, fields: dict[str, Any]) -> None:
+        fields.pop("ticket", None)
+        getattr(channel, name)(**fields)
+
+    return call
+
+
+def _exchange_declare(channel: Channel, fields: dict[str, Any]) -> None:
+    del fields["ticket"]
+    channel.exchange_declare(type_=fields.pop("type"), **fields)
+
+
+CALLS: dict[Method, _Call] = {
+    m.CHANNEL_FLOW: _without_ticket("flow"),
+    m.EXCHANGE_DECLARE: _exchange_declare,
+    m.EXCHANGE_DELETE: _without_ticket("exchange_delete"),
+    m.EXCHANGE_BIND: _without_ticket("exchange_bind"),
+    m.EXCHANGE_UNBIND: _without_ticket("exchange_unbind"),
+    m.QUEUE_DECLARE: _without_ticket("queue_declare"),
+    m.QUEUE_BIND: _without_ticket("queue_bind"),
+    m.QUEUE_PURGE: _without_ticket("queue_purge"),
+    m.QUEUE_DELETE: _without_ticket("queue_delete"),
+    m.QUEUE_UNBIND: _without_ticket("queue_unbind"),
+    m.BASIC_QOS: _without_ticket("basic_qos"),
+    m.BASIC_CONSUME: _without_ticket("basic_consume"),
+    m.BASIC_CANCEL: _without_ticket("basic_cancel"),
+    m.BASIC_GET: _without_ticket("basic_get"),
+    m.BASIC_ACK: _without_ticket("basic_ack"),
+    m.BASIC_REJECT: _without_ticket("basic_reject"),
+    m.BASIC_NACK: _without_ticket("basic_nack"),
+    m.BASIC_RECOVER: _without_ticket("basic_recover"),
+    m.BASIC_RECOVER_ASYNC: _without_ticket("basic_recover_async"),
+    m.CONFIRM_SELECT: _without_ticket("confirm_select"),
+    m.TX_SELECT: _without_ticket("tx_select"),
+    m.TX_COMMIT: _without_ticket("tx_commit"),
+    m.TX_ROLLBACK: _without_ticket("tx_rollback"),
+}

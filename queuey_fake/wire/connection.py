@@ -1,0 +1,348 @@
+"""One client's connection, without its socket: octets in, octets out.
+
+Owns frames, the handshake, the channels' numbers, the two ways in which a connection is closed, and what is waiting to
+be sent. Everything happens in the caller's turn on the model. Its input buffer never holds more than a frame, and what
+is waiting to be sent stays in the form of the model's events until there is room for its octets.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from queuey_fake.model import errors
+from queuey_fake.model.broker import Broker
+from queuey_fake.model.channel import Channel
+from queuey_fake.model.connection import Connection
+from queuey_fake.model.erlang import Atom
+from queuey_fake.model.errors import ConnectionException
+from queuey_fake.model.properties import Properties
+from queuey_fake.model.table_codec import MalformedTable
+from queuey_fake.wire import codec, handshake
+from queuey_fake.wire import methods as m
+from queuey_fake.wire.channel import WireChannel, is_content_header
+from queuey_fake.wire.codec import MalformedMethod, MalformedShortString, UnknownMethod
+from queuey_fake.wire.methods import Method
+from queuey_fake.wire.speaking import Saying, Speaker
+
+DEFAULT_USERS: Mapping[str, str] = {"guest": "guest"}
+_FRAME_HEADER_SIZE = codec.FRAME_HEADER.size
+
+
+class Phase(Enum):
+    """How far a connection is; the values are RabbitMQ's names (rabbit_reader)."""
+
+    HEADER = "handshake"
+    STARTING = "starting"
+    TUNING = "tuning"
+    OPENING = "opening"
+    RUNNING = "running"
+    CLOSING = "closing"  # the broker closed it and waits for connection.close-ok
+    CLOSED = "closed"  # the client closed it, or the broker is done with it
+
+
+class ServerConnection:
+    """The broker's end of one client's connection."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        users: Mapping[str, str] = DEFAULT_USERS,
+        on_open: Callable[[Connection], None] = lambda _: None,
+    ) -> None:
+        """Serve the model to a client; `on_open` hears of its connection in the model."""
+        self.version = broker.version
+        self.known_properties: dict[bytes, Properties] = {}
+        self.phase = Phase.HEADER
+        self.model: Connection | None = None
+        self.heartbeat_s = 0
+        self.is_finished = False  # nothing more is to be read; the socket ends when everything is sent
+        self._broker = broker
+        self._users = users
+        self._on_open = on_open
+        self._input = b""
+        self._frame_limit = self.version.min_frame_max
+        self._channel_max = 0
+        self._capabilities: frozenset[str] = frozenset()
+        self._user = ""
+        self._channels: dict[int, WireChannel] = {}
+        self._waiting: deque[Saying] = deque()
+        self._speaker = Speaker(self.version)
+
+    # ------------------------------------------------------------------------------------------------ output
+
+    @property
+    def has_output(self) -> bool:
+        """Whether anything is waiting to be sent."""
+        return bool(self._waiting)
+
+    def take_output(self, room: int) -> bytes:
+        """Return octets to send, about as many as there is room for."""
+        return self._speaker.take(self._waiting, room)
+
+    def take_events(self) -> None:
+        """Take what the model has to say to the client."""
+        if self.model is not None and self.model.outbox:
+            self._waiting.extend(self.model.outbox)
+            self.model.outbox.clear()
+
+    def say(self, frame: bytes) -> None:
+        """Send a frame behind everything that is waiting."""
+        self.take_events()
+        self._waiting.append(frame)
+
+    def lose(self) -> None:
+        """Hear that the socket is gone."""
+        self.is_finished = True
+        self._waiting.clear()
+        self._end()
+
+    def _end(self) -> None:
+        self.phase = Phase.CLOSED
+        self._channels.clear()
+        if self.model is not None:
+            self.model.lose()
+
+    def crash(self) -> None:
+        """End the connection without a word, as RabbitMQ's reader does when it crashes or trusts a client no more."""
+        self.is_finished = True
+        self._end()
+
+    # ------------------------------------------------------------------------------------------------ input
+
+    def receive(self, octets: bytes) -> None:
+        """Take octets from the client."""
+        if self.is_finished:
+            return
+        data = self._input + octets if self._input else octets
+        at = 0
+        if self.phase is Phase.HEADER:
+            if len(data) < handshake.PROTOCOL_HEADER_SIZE:
+                self._input = data
+                return
+            at = handshake.PROTOCOL_HEADER_SIZE
+            self._start(data[:at])
+        end = len(data)
+        while end - at >= _FRAME_HEADER_SIZE and not self.is_finished:
+            type_, channel, size = codec.FRAME_HEADER.unpack_from(data, at)
+            if size > self._frame_limit:
+                reason = (Atom("frame_too_large"), size, self._frame_limit - codec.FRAME_OVERHEAD)
+                self._lose_track(errors.frame_error(type_, b"", reason))
+                return
+            frame_end = at + _FRAME_HEADER_SIZE + size
+            if frame_end >= end:
+                break
+            payload = data[at + _FRAME_HEADER_SIZE : frame_end]
+            if data[frame_end] != codec.FRAME_END:
+                reason_end = (Atom("invalid_frame_end_marker"), data[frame_end])
+                self._lose_track(errors.frame_error(type_, payload, reason_end))
+                return
+            at = frame_end + 1
+            self._take_frame(type_, channel, payload)
+        self._input = b"" if self.is_finished else data[at:]
+
+    def _lose_track(self, refusal: ConnectionException) -> None:
+        """Refuse octets behind which no frame can be found any more."""
+        self._input = b""
+        if self.phase in (Phase.CLOSING, Phase.CLOSED):
+            self.crash()
+            return
+        self.refuse(refusal, 0, 0)
+        self.is_finished = True
+
+    def _take_frame(self, type_: int, channel: int, payload: bytes) -> None:
+        if self.model is not None and not self.model.is_open and self.phase is Phase.RUNNING:
+            self.phase = Phase.CLOSING
+        if self.phase in (Phase.CLOSING, Phase.CLOSED):
+            if channel == 0 and type_ == codec.METHOD:
+                self._take_closing_method(payload)
+        elif not _is_readable(type_, payload):
+            self.refuse(errors.frame_error(type_, payload, Atom("unknown_frame")), 0, 0)
+        elif channel == 0:
+            if type_ == codec.METHOD:
+                self._take_connection_method(payload)
+            elif type_ != codec.HEARTBEAT:
+                self.refuse(errors.unexpected_frame_type(type_, payload), 0, 0)
+        elif self.phase is not Phase.RUNNING or type_ == codec.HEARTBEAT:
+            self.refuse(errors.unexpected_frame_type(type_, payload), 0, 0)
+        else:
+            wire_channel = self._channels.get(channel) or self._new_channel(channel)
+            if wire_channel is not None:
+                wire_channel.process(type_, payload)
+
+    def refuse(self, refusal: ConnectionException, class_id: int, method_id: int) -> None:
+        """Close the connection for what its client did; in silence where it is not known well enough yet."""
+        if self.phase in (Phase.HEADER, Phase.STARTING, Phase.TUNING):
+            # RabbitMQ waits three seconds before it closes the socket, so that nobody tries passwords fast.
+            self.crash()
+            return
+        self._channels.clear()
+        self.phase = Phase.CLOSING
+        if self.model is None:
+            self._say_close(refusal, class_id, method_id)
+            return
+        self.model.refuse(refusal, class_id, method_id)
+        self._broker.deliver_mail()
+
+    def _say_close(self, refusal: ConnectionException, class_id: int, method_id: int) -> None:
+        fields = {"reply_code": refusal.code, "reply_text": refusal.text, "class_id": class_id, "method_id": method_id}
+        self.say(codec.method_frame(0, m.CONNECTION_CLOSE, **fields))
+
+    # ------------------------------------------------------------------------------------------------ channels
+
+    def _new_channel(self, number: int) -> WireChannel | None:
+        if len(self._channels) >= self._channel_max:
+            self.refuse(errors.too_many_channels(len(self._channels), self._channel_max), 0, 0)
+            return None
+        wire_channel = WireChannel(self, number)
+        self._channels[number] = wire_channel
+        return wire_channel
+
+    def open_channel(self, number: int) -> Channel:
+        """Open a channel of the model."""
+        assert self.model is not None, "channels are opened on an open connection"
+        return self.model.open_channel(number)
+
+    def forget_channel(self, number: int) -> None:
+        """Let go of a channel whose number may be opened again."""
+        self._channels.pop(number, None)
+
+    # ------------------------------------------------------------------------------------------------ handshake
+
+    def _start(self, header: bytes) -> None:
+        if not handshake.speaks_amqp_0_9_1(header):
+            self._waiting.append(handshake.refused_header(header, self.version))
+            self.crash()
+            return
+        self.phase = Phase.STARTING
+        self.say(
+            codec.method_frame(
+                0,
+                m.CONNECTION_START,
+                version_major=0,
+                version_minor=9,
+                server_properties=handshake.server_properties(self.version),
+                mechanisms=self.version.mechanisms.encode(),
+                locales=handshake.LOCALES,
+            )
+        )
+
+    def _take_connection_method(self, payload: bytes) -> None:
+        try:
+            method = codec.method_of(payload)
+        except UnknownMethod:
+            self.crash()
+            return
+        try:
+            fields = codec.decode_fields(method, payload)
+        except MalformedShortString:
+            self.refuse(errors.malformed_short_string(), method.class_id, method.method_id)
+        except MalformedMethod as malformed:
+            self.refuse(errors.cannot_decode(malformed.octets), method.class_id, method.method_id)
+        except MalformedTable:
+            self.refuse(errors.internal_error(), 0, 0)
+        else:
+            self._call(method, fields)
+
+    def _call(self, method: Method, fields: dict[str, object]) -> None:
+        call = _CALLS.get((self.phase, method))
+        if call is None:
+            refusal = errors.unexpected_method(self.phase.value)
+            self.refuse(refusal, method.class_id, method.method_id)
+        else:
+            call(self, fields)
+
+    def _start_ok(self, fields: dict[str, object]) -> None:
+        mechanism, response, properties = fields["mechanism"], fields["response"], fields["client_properties"]
+        assert isinstance(mechanism, str), "the codec reads a short string"
+        assert isinstance(response, bytes), "the codec reads a long string"
+        assert isinstance(properties, dict), "the codec reads a table"
+        if mechanism not in self.version.mechanisms.split():
+            self.crash()
+            return
+        self._capabilities = handshake.capabilities_of(properties)
+        try:
+            user = handshake.login(mechanism, response, self._users)
+        except handshake.InvalidResponse:
+            self.crash()
+            return
+        if user is None:
+            if "authentication_failure_close" in self._capabilities:
+                self._say_close(errors.login_refused(mechanism), 0, 0)
+            self.crash()
+            return
+        self._user = user
+        self.phase = Phase.TUNING
+        self.say(
+            codec.method_frame(
+                0,
+                m.CONNECTION_TUNE,
+                channel_max=handshake.CHANNEL_MAX,
+                frame_max=handshake.FRAME_MAX,
+                heartbeat=handshake.HEARTBEAT_S,
+            )
+        )
+
+    def _tune_ok(self, fields: dict[str, object]) -> None:
+        channel_max, frame_max, heartbeat = fields["channel_max"], fields["frame_max"], fields["heartbeat"]
+        assert isinstance(channel_max, int), "the codec reads an integer"
+        assert isinstance(frame_max, int), "the codec reads an integer"
+        assert isinstance(heartbeat, int), "the codec reads an integer"
+        if not handshake.accepts_tuning(channel_max, frame_max, self.version):
+            self.crash()
+            return
+        self._channel_max = channel_max
+        # RabbitMQ lets clients go beyond frame_max by the eight octets around the payload, which many forget.
+        self._frame_limit = frame_max
+        self._speaker.frame_max = frame_max
+        self.heartbeat_s = heartbeat
+        self.phase = Phase.OPENING
+
+    def _open(self, fields: dict[str, object]) -> None:
+        vhost = fields["virtual_host"]
+        assert isinstance(vhost, str), "the codec reads a short string"
+        try:
+            model = self._broker.connect(user=self._user, vhost=vhost, capabilities=self._capabilities)
+        except ConnectionException as refusal:
+            self.refuse(refusal, 10, 40)
+            return
+        self.model = model
+        self.phase = Phase.RUNNING
+        self._on_open(model)
+        self.say(codec.method_frame(0, m.CONNECTION_OPEN_OK, known_hosts=""))
+
+    # ------------------------------------------------------------------------------------------------ running, closing
+
+    def _update_secret(self, _fields: dict[str, object]) -> None:
+        self.say(codec.method_frame(0, m.CONNECTION_UPDATE_SECRET_OK))
+
+    def _close(self, _fields: dict[str, object]) -> None:
+        assert self.model is not None, "only a running connection is closed so"
+        self.model.close()
+        self._channels.clear()
+        self.phase = Phase.CLOSED
+
+    def _take_closing_method(self, payload: bytes) -> None:
+        """Take a method on a connection that is closed from one side or the other; all others are dropped."""
+        if payload.startswith(codec.METHOD_IDS.pack(m.CONNECTION_CLOSE.class_id, m.CONNECTION_CLOSE.method_id)):
+            self.say(codec.method_frame(0, m.CONNECTION_CLOSE_OK))
+        elif payload.startswith(codec.METHOD_IDS.pack(m.CONNECTION_CLOSE_OK.class_id, m.CONNECTION_CLOSE_OK.method_id)):
+            self.is_finished = self.phase is Phase.CLOSING
+
+
+def _is_readable(type_: int, payload: bytes) -> bool:
+    """Return whether RabbitMQ makes something of the frame (rabbit_command_assembler:analyze_frame)."""
+    if type_ == codec.METHOD:
+        return len(payload) >= codec.METHOD_IDS.size
+    if type_ == codec.HEADER:
+        return is_content_header(payload)
+    return type_ == codec.BODY or (type_ == codec.HEARTBEAT and not payload)
+
+
+_CALLS: dict[tuple[Phase, Method], Callable[[ServerConnection, dict[str, object]], None]] = {
+    (Phase.STARTING, m.CONNECTION_START_OK): ServerConnection._start_ok,  # noqa: SLF001  a table of its own methods
+    (Phase.TUNING, m.CONNECTION_TUNE_OK): ServerConnection._tune_ok,  # noqa: SLF001  as above
+    (Phase.OPENING, m.CONNECTION_OPEN): ServerConnection._open,  # noqa: SLF001  as above
+    (Phase.RUNNING, m.CONNECTION_UPDATE_SECRET): ServerConnection._update_secret,  # noqa: SLF001  as above
+    (Phase.RUNNING, m.CONNECTION_CLOSE): ServerConnection._close,  # noqa: SLF001  as above
+}

@@ -1,0 +1,350 @@
+"""The AMQP port: the only sockets of the fake.
+
+Owns the listening socket, the clients' sockets, and the thread that waits for them. Knows no frame. All of its state is
+touched under the driver's lock only; that thread alone waits, and it waits without the lock.
+
+What bounds it. Each socket is read by at most `READ_SIZE` at a time. Of what a connection has to say, octets are made
+only up to `WRITE_ROOM`, the rest waits as the model's own events; while anything waits, nothing is read from that
+client. A client that says nothing is dropped when the handshake takes too long, or when heartbeats stay away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from queuey_fake.wire import codec
+from queuey_fake.wire.connection import DEFAULT_USERS, ServerConnection
+
+if TYPE_CHECKING:
+    from queuey_fake.model.broker import Broker
+    from queuey_fake.model.connection import Connection
+
+READ_SIZE = 262_144
+READS_AT_ONCE = 256  # before time moves: what a client sent is read so often at most, so that a flood ends
+WRITE_ROOM = 262_144
+BACKLOG = 1024
+HANDSHAKE_TIMEOUT_S = 10.0  # rabbit.handshake_timeout
+LINGER_S = 3.0  # how long a client may take to see the end of its connection
+CLOSE_TIMEOUT_S = 5.0
+MS_PER_SECOND = 1000
+
+
+class Clock(Protocol):
+    """The time that the model lives by."""
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether somebody moves it; if not, it moves by itself."""
+
+    def now_ms(self) -> int:
+        """Return the present."""
+
+
+class Driver(Protocol):
+    """Who owns the model, its lock and its time."""
+
+    model: Broker
+
+    @property
+    def clock(self) -> Clock:
+        """Return the model's clock."""
+
+    def run(self, step: Callable[[], object]) -> None:
+        """Run a step under the lock, with the model caught up to now, and hand on what the model says after it."""
+
+    def add(self, front_end: Server) -> None:
+        """Call the front end's `take_output` and `end_of_turn` in each turn from now on."""
+
+    def remove(self, front_end: Server) -> None:
+        """Call it no more."""
+
+    def own(self, connection: Connection, front_end: Server) -> None:
+        """Hand what the model says on the connection to the front end."""
+
+    def disown(self, connection: Connection) -> None:
+        """Drop what the model still says on the connection."""
+
+    def next_due_ms(self) -> int | None:
+        """Return the next instant at which something is due, None where nothing is."""
+
+
+class Client:
+    """One client's socket and the connection behind it."""
+
+    def __init__(self, sock: socket.socket, connection: ServerConnection, now_s: float) -> None:
+        self.socket = sock
+        self.connection = connection
+        self.unsent = memoryview(b"")
+        self.opened_s = now_s
+        self.received_s = now_s
+        self.sent_s = now_s
+        self.ends_s: float | None = None  # when it is closed at the latest, once nothing more is to be said
+        self.watched = 0  # what the server's thread waits for: selectors.EVENT_READ, EVENT_WRITE or both
+
+
+class Server:
+    """Serves a driver's model on a port of 127.0.0.1, or of another interface where that is asked for."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        users: Mapping[str, str] = DEFAULT_USERS,
+    ) -> None:
+        """Open the port; 0 takes a free one. Raises OSError where it cannot be had."""
+        self._driver = driver
+        self._users = users
+        self._listener = socket.create_server((host, port), backlog=BACKLOG)
+        self._listener.setblocking(False)
+        self.host = host
+        self.port: int = self._listener.getsockname()[1]
+        self._clients: dict[int, Client] = {}
+        self._by_model: dict[Connection, Client] = {}
+        self._talking: dict[Client, None] = {}
+        self._unwatched: dict[Client, None] = {}  # whose sockets the thread must look at in another way from now on
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_read.setblocking(False)
+        self._wake_write.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._is_closing = False
+        self._wakes_at_ms: int | None = None
+        driver.add(self)
+        self._thread = threading.Thread(target=self._serve, name="queuey_fake AMQP port", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """The URL of the port, for the first user on the default virtual host."""
+        user, password = next(iter(self._users.items()))
+        return f"amqp://{user}:{password}@{self.host}:{self.port}/%2f"
+
+    def take_in(self) -> None:
+        """Let what clients have already sent take effect: read until nothing is there; wait for nobody."""
+        self._driver.run(self._read_everything)
+
+    def drop_clients(self) -> None:
+        """End every client's socket without a word."""
+        self._driver.run(self._end_all)
+
+    def close(self) -> None:
+        """Close the port and every client's socket. Idempotent."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._wake()
+        self._thread.join(CLOSE_TIMEOUT_S)
+        self.drop_clients()
+        self._driver.remove(self)
+        self._selector.close()
+        for sock in (self._listener, self._wake_read, self._wake_write):
+            sock.close()
+
+    # ------------------------------------------------------------------------------------------------ the thread
+
+    def _serve(self) -> None:
+        while not self._is_closing:
+            ready = self._selector.select(self._patience_s())
+            if self._is_closing:
+                return
+            self._driver.run(lambda ready=ready: self._attend(ready))  # type: ignore[misc]  # ready is bound early
+
+    def _patience_s(self) -> float | None:
+        """Return how long to wait for sockets: until something is due on the wire, or in a model on real time."""
+        naps = [1.0] if self._clients else []
+        if not self._driver.clock.is_virtual:
+            self._wakes_at_ms = self._driver.next_due_ms()
+            if self._wakes_at_ms is not None:
+                naps.append(max(0, self._wakes_at_ms - self._driver.clock.now_ms()) / MS_PER_SECOND)
+        return min(naps, default=None)
+
+    def _attend(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        """Do what the sockets that are ready want, and what is due. Under the lock."""
+        for key, mask in ready:
+            if key.fileobj is self._listener:
+                self._accept()
+            elif key.fileobj is self._wake_read:
+                self._wake_read.recv(4096)
+            elif (client := self._clients.get(key.fd)) is not None:
+                if mask & selectors.EVENT_WRITE:
+                    self._send(client)
+                if mask & selectors.EVENT_READ:
+                    self._read(client)
+        self._look_after_silent_clients()
+        for client in self._unwatched:
+            self._watch(client)
+        self._unwatched.clear()
+
+    def _wake(self) -> None:
+        # Where the socket is full, so many wakes are waiting that one more says nothing.
+        with contextlib.suppress(BlockingIOError):
+            self._wake_write.send(b"\x00")
+
+    def _watch(self, client: Client) -> None:
+        """Wait for what the client's socket can do next: be written where octets are left, else be read."""
+        wanted = self._wanted(client)
+        if wanted == client.watched or client.socket.fileno() < 0:
+            return
+        if client.watched:
+            self._selector.modify(client.socket, wanted, None)
+        else:
+            self._selector.register(client.socket, wanted, None)
+        client.watched = wanted
+
+    def _wanted(self, client: Client) -> int:
+        return selectors.EVENT_WRITE if client.unsent or client.connection.has_output else selectors.EVENT_READ
+
+    # ------------------------------------------------------------------------------------------------ sockets
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return  # nobody is left, or the one who was there is gone already
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client = Client(sock, self._new_connection(sock.fileno()), time.monotonic())
+            self._clients[sock.fileno()] = client
+            self._unwatched[client] = None
+
+    def _new_connection(self, fileno: int) -> ServerConnection:
+        def opened(model: Connection) -> None:
+            self._by_model[model] = self._clients[fileno]
+            self._driver.own(model, self)
+
+        return ServerConnection(self._driver.model, users=self._users, on_open=opened)
+
+    def _read(self, client: Client) -> bool:
+        """Read once; return whether there may be more."""
+        if client.unsent or client.connection.has_output:
+            return False
+        try:
+            octets = client.socket.recv(READ_SIZE)
+        except BlockingIOError:
+            return False
+        except OSError:
+            octets = b""
+        if not octets:
+            self._end(client)
+            return False
+        client.received_s = time.monotonic()
+        client.connection.receive(octets)
+        self._talking[client] = None
+        return True
+
+    def _read_everything(self) -> None:
+        self._accept()
+        for client in list(self._clients.values()):
+            for _ in range(READS_AT_ONCE):
+                if not self._read(client):
+                    break
+                client.connection.take_events()
+                self._send(client)
+
+    def _send(self, client: Client) -> None:
+        """Send what there is, as far as the socket takes it."""
+        connection = client.connection
+        while client.unsent or connection.has_output:
+            if not client.unsent:
+                client.unsent = memoryview(connection.take_output(WRITE_ROOM))
+            try:
+                sent = client.socket.send(client.unsent)
+            except BlockingIOError:
+                break
+            except OSError:
+                self._end(client)
+                return
+            client.unsent = client.unsent[sent:]
+            client.sent_s = time.monotonic()
+        if connection.is_finished and not client.unsent and client.ends_s is None:
+            self._finish(client)
+        if self._wanted(client) != client.watched:
+            self._unwatched[client] = None
+
+    def _finish(self, client: Client) -> None:
+        """End the sending side, so that the client sees everything that was said; its own end is waited for."""
+        client.ends_s = time.monotonic() + LINGER_S
+        try:
+            client.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._end(client)
+
+    def _end_all(self) -> None:
+        for client in list(self._clients.values()):
+            self._end(client)
+
+    def _end(self, client: Client) -> None:
+        if self._clients.pop(client.socket.fileno(), None) is None:
+            return
+        if client.watched:
+            self._selector.unregister(client.socket)
+        client.socket.close()
+        client.connection.lose()
+        self._talking.pop(client, None)
+        self._unwatched.pop(client, None)
+        model = client.connection.model
+        if model is not None:
+            self._by_model.pop(model, None)
+            self._driver.disown(model)
+
+    def _look_after_silent_clients(self) -> None:
+        """Send heartbeats, and drop clients that say nothing for too long; in the wire's time, which is real."""
+        now_s = time.monotonic()
+        for client in list(self._clients.values()):
+            heartbeat_s = client.connection.heartbeat_s
+            is_late = client.connection.model is None and now_s - client.opened_s > HANDSHAKE_TIMEOUT_S
+            # Nobody is timed out in virtual time, where a test may stand still for as long as it likes.
+            is_mute = (
+                heartbeat_s > 0
+                and not self._driver.clock.is_virtual
+                and now_s - client.received_s > 2 * heartbeat_s
+                and not client.unsent
+            )
+            if is_late or is_mute or (client.ends_s is not None and now_s > client.ends_s):
+                self._end(client)
+            elif heartbeat_s and now_s - client.sent_s >= heartbeat_s / 2 and client.ends_s is None:
+                client.connection.say(codec.HEARTBEAT_FRAME)
+                self._talking[client] = None
+
+    # ------------------------------------------------------------------------------------------------ turns
+
+    def take_output(self, connection: Connection) -> None:
+        """Take what the model has to say on a connection. Under the lock."""
+        client = self._by_model.get(connection)
+        if client is None:
+            connection.outbox.clear()
+            return
+        client.connection.take_events()
+        self._talking[client] = None
+
+    def end_of_turn(self) -> None:
+        """Send what the turn made the model say. Under the lock."""
+        while self._talking:
+            client, _ = self._talking.popitem()
+            self._send(client)
+        if threading.current_thread() is not self._thread and (self._unwatched or self._is_due_earlier()):
+            self._wake()
+
+    def _is_due_earlier(self) -> bool:
+        """Return whether the model, living by itself, has something due before the thread would look."""
+        if self._driver.clock.is_virtual:
+            return False
+        due_ms = self._driver.model.next_due_ms()
+        return due_ms is not None and (self._wakes_at_ms is None or due_ms < self._wakes_at_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """Return None: nothing of the wire is due in the model's time."""
+        return None
+
+    def on_time(self) -> None:
+        """Do nothing: nothing of the wire is due in the model's time."""
