@@ -378,14 +378,15 @@ class Channel(DeclaringChannel):
 
     @method(60, 120)
     def basic_nack(self, delivery_tag: int = 0, *, multiple: bool = False, requeue: bool = True) -> None:
-        """basic.nack; unlike basic.reject it raises no delivery count (scenario dlx_redelivered_*)."""
+        """basic.nack; in 4.3, unlike basic.reject, it raises no delivery count (scenario quorum_delivery_limit)."""
         self._settle("requeue" if requeue else "discard", self.unacked.take(delivery_tag, multiple=multiple))
 
     @method(60, 90)
     def basic_reject(self, delivery_tag: int, *, requeue: bool = True) -> None:
         """basic.reject."""
         verb = "requeue" if requeue else "discard"
-        self._settle(verb, self.unacked.take(delivery_tag, multiple=False), counts=True)
+        counts = self._version.redelivered_if_delivery_count
+        self._settle(verb, self.unacked.take(delivery_tag, multiple=False), counts=counts)
 
     @method(60, 110)
     def basic_recover(self, *, requeue: bool = False) -> None:

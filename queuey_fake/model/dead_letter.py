@@ -177,12 +177,13 @@ def _known_deaths(message: Message) -> list[tuple[Any, Any]]:
 
 def _with_x_death(message: Message, *, reason: str, queue: str, keep_cc: bool, now_ms: int) -> Properties:
     headers: Table = dict(message.properties.headers or {})
+    keys = (message.routing_key, *_without(message.other_keys, message.bcc))
     entry: Table = {
         "reason": longstr(reason),
         "queue": longstr(queue),
         "time": timestamp(now_ms // 1000),
         "exchange": longstr(message.exchange),
-        "routing-keys": array([longstr(key) for key in _without(message.routing_keys, message.bcc)]),
+        "routing-keys": array([longstr(key) for key in keys]),
     }
     expiration = message.properties.expiration
     if expiration is not None:

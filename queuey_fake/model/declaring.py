@@ -124,9 +124,10 @@ class DeclaringChannel(Door):
             self._declare_reply_address(queue, nowait=nowait)
             return
         if passive:
-            # The lease is renewed before exclusive access is checked (rabbit_channel: with_or_die, then check).
-            self._vhost.queue(queue).declared_again()
-            declared = self._vhost.accessible_queue(queue, self.connection)
+            declared = self._vhost.queue(queue)
+            if not nowait:  # before exclusive access is checked (rabbit_channel: with_or_die, then check)
+                declared.declared_again()
+            self._vhost.accessible_queue(queue, self.connection)
         else:
             # An exclusive queue ends with its connection, so RabbitMQ takes it for transient (scenario
             # fact_excl_durable2).
@@ -136,7 +137,7 @@ class DeclaringChannel(Door):
                 auto_delete=auto_delete,
                 arguments=arguments or {},
             )
-            declared = self._vhost.declare_queue(queue, properties, self.connection)
+            declared = self._vhost.declare_queue(queue, properties, self.connection, renews_lease=not nowait)
         self._last_declared_queue = declared.name
         if not nowait:
             ready, consumers = declared.ready.count, declared.consumer_count

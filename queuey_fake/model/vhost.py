@@ -145,9 +145,10 @@ class VHost:
             raise errors.resource_locked(name, self.name)
         return queue
 
-    def declare_queue(self, name: str, properties: QueueProperties, connection: object) -> Queue:
+    def declare_queue(self, name: str, properties: QueueProperties, connection: object, *, renews_lease: bool) -> Queue:
         """Return the queue, made if there was none; an empty name asks for a made-up one.
 
+        A declaration that wants no answer renews no lease, for RabbitMQ then does not ask the queue (maybe_stat).
         Raises ChannelException or ConnectionException for what is refused or differs from the first declaration.
         """
         if not name:
@@ -162,7 +163,8 @@ class VHost:
             queue_arguments.assert_equivalent(
                 current.identity.properties, properties, queue=name, vhost=self.name, version=self.version
             )
-            current.declared_again()
+            if renews_lease:
+                current.declared_again()
             return current
         settings = queue_arguments.queue_settings(properties, queue=name, vhost=self.name, version=self.version)
         queue = new_queue(QueueIdentity(name, properties, settings, owner), self)
