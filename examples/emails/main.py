@@ -19,7 +19,16 @@ from dataclasses import replace
 from emails import EMAILS, AddressRefused, ApiUnavailable, SendEmail, TooManyRequests, enqueue, handle
 
 from queuey_fake import FakeBroker
-from queuey_rabbitmq import QueueConfig, RabbitMqBackend, RabbitMqOptions, RetryPolicy, pika, topology
+from queuey_rabbitmq import (
+    ConnectError,
+    InvalidConfigError,
+    QueueConfig,
+    RabbitMqBackend,
+    RabbitMqOptions,
+    RetryPolicy,
+    pika,
+    topology,
+)
 
 BACKLOG = ("grace", "alan", "edsger", "barbara", "nobody")
 
@@ -142,8 +151,11 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("--pace: it must be more than 0")
     if given.url is None:
         on_fake(pace)
-    else:
+        return
+    try:
         on_rabbitmq(given.url, pace)
+    except (ConnectError, InvalidConfigError) as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

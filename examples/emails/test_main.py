@@ -1,6 +1,7 @@
 """The program that shows the application: what README says of it is what it prints."""
 
 import re
+import socket
 import time
 
 import main
@@ -53,3 +54,11 @@ def test_a_pace_of_zero_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main.main(["--pace", "0"])
     assert "more than 0" in capsys.readouterr().err
+
+
+def test_a_broker_that_is_not_there_is_said_in_a_line() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"amqp://127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(SystemExit, match=r"^connecting to the broker failed while connecting"):
+            main.main(["--url", url])
