@@ -23,6 +23,9 @@ class Participant(Protocol):
     def next_due_ms(self) -> int | None:
         """Return the next instant, in ms since the epoch, at which something is due."""
 
+    def before_move(self) -> None:
+        """Let what has already been sent to it take effect before time moves on."""
+
     def clock_moved(self) -> None:
         """Let everything that is due happen, and everything that follows from it."""
 
@@ -85,6 +88,8 @@ class ManualClock:
 
     def move_to_ms(self, target_ms: int) -> None:
         """Move to an instant in ms since the epoch, stopping wherever something is due on the way."""
+        for participant in list(self._participants):
+            participant.before_move()
         while (due_ms := self._next_due_ms()) is not None and due_ms <= target_ms:
             self._stop_at(max(due_ms, self.now_ms()))
         self._stop_at(target_ms)

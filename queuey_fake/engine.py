@@ -35,6 +35,9 @@ LOOK_EVERY_S = 0.02
 class FrontEnd(Protocol):
     """Someone with connections to the model: a session's link, or the server of the AMQP port."""
 
+    def take_in(self) -> None:
+        """Let what clients have sent already take effect, waiting for nobody. Without the lock."""
+
     def take_output(self, connection: Connection) -> None:
         """Take what the model has to say on a connection. Under the lock."""
 
@@ -190,6 +193,11 @@ class Engine:
         """Return the next instant, in ms since the epoch, at which the model or a front end has something due."""
         with self._lock:
             return self._next_due_ms()
+
+    def before_move(self) -> None:
+        """Let what clients have sent already take effect."""
+        for front_end in list(self._front_ends):
+            front_end.take_in()
 
     def clock_moved(self) -> None:
         """Let everything that is due happen."""

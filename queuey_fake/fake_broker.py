@@ -17,6 +17,7 @@ from queuey_fake.model.snapshots import Pending
 
 if TYPE_CHECKING:
     from queuey_fake.inspection import QueueView
+    from queuey_fake.wire.server import Server
     from queuey_rabbitmq import RabbitMqBackend, RabbitMqOptions
 
 
@@ -44,6 +45,7 @@ class FakeBroker:
             wait_guard_s=wait_guard,
         )
         self._backends: list[RabbitMqBackend] = []
+        self._server: Server | None = None
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -80,6 +82,15 @@ class FakeBroker:
         made.append(backend)
         self._backends.append(backend)
         return backend
+
+    @property
+    def url(self) -> str:
+        """Return the AMQP URL of this broker on 127.0.0.1; the port opens when it is first asked for."""
+        if self._server is None:
+            from queuey_fake.wire.server import Server
+
+            self._server = Server(self._engine)
+        return self._server.url
 
     def advance(self, duration: timedelta | float) -> None:
         """Move time on (timedelta or seconds); everything due happens, each thing at its own instant.
@@ -118,6 +129,8 @@ class FakeBroker:
         self._is_closed = True
         for backend in list(self._backends):
             backend.close()
+        if self._server is not None:
+            self._server.close()
         self._engine.close()
 
     def _explain_wait(self) -> str:

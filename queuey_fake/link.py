@@ -122,6 +122,9 @@ class InProcessLink:
 
     # what the engine calls (FrontEnd)
 
+    def take_in(self) -> None:
+        """Do nothing: what a session sends takes effect at once."""
+
     def take_output(self, connection: ModelConnection) -> None:
         """Hand what the model says on a connection to the session."""
         for mine in self._connections:

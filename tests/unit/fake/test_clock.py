@@ -20,6 +20,9 @@ class Recorder:
     def next_due_ms(self) -> int | None:
         return self.due[0] if self.due else None
 
+    def before_move(self) -> None:
+        self.warned_at = self.clock.now_ms()
+
     def clock_moved(self) -> None:
         now = self.clock.now_ms()
         self.seen.append((now - epoch_ms(START)) / 1000)
@@ -39,6 +42,14 @@ def test_one_jump_stops_at_every_instant_at_which_something_is_due() -> None:
     clock.join(recorder)
     clock.advance(timedelta(seconds=30))
     assert recorder.seen == [10, 20, 30]
+
+
+def test_participants_are_told_before_time_moves() -> None:
+    clock = ManualClock(START)
+    recorder = Recorder(clock, 10)
+    clock.join(recorder)
+    clock.advance(30)
+    assert recorder.warned_at == epoch_ms(START)
 
 
 def test_several_participants_share_the_stops_in_order() -> None:
