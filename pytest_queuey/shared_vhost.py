@@ -1,9 +1,8 @@
 """Owns one test's part of a virtual host that it shares with others, where none can be made for it.
 
 Names keep tests apart. Over AMQP nobody can list queues, so at the end it deletes what it knows by name: the queues
-that backends of the test declared. A hold queue's name is made when a job is held; it deletes itself one TTL after its
-last job has left it, and only names that no other test uses keep that job away from later tests. Refuses every other
-queue.
+that backends of the test declared, hold queues included. Refuses every other queue: what a test makes with a client of
+its own, it deletes itself.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import pika
 import pika.exceptions
 
 from pytest_queuey.broker_under_test import NotOnThisBrokerError
-from queuey_rabbitmq import RabbitMqBackend, topology
+from pytest_queuey.remembering_link import RememberingLink
+from queuey_rabbitmq import RabbitMqBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pika.adapters.blocking_connection import BlockingChannel
 
-    from queuey_rabbitmq import QueueConfig, RabbitMqOptions
+    from queuey_rabbitmq import RabbitMqOptions
+    from queuey_rabbitmq.amqp import Link
 
 _GIVES_UP_AFTER = 10.0
 _NOT_FOUND = 404
@@ -40,7 +39,7 @@ class SharedVhost:
     def __init__(self, url: str) -> None:
         self.url = url
         self._prefix = f"queuey-{secrets.token_hex(4)}."
-        self._declared: dict[str, None] = {}
+        self._backends: list[_RememberingBackend] = []
         self._connection: pika.BlockingConnection | None = None
 
     def name(self, name: str) -> str:
@@ -50,7 +49,7 @@ class SharedVhost:
     def backend(self, options: RabbitMqOptions) -> RabbitMqBackend:
         """Return a backend whose declarations are remembered."""
         backend = _RememberingBackend.with_options(self.url, options)
-        backend.declared_queues = self._declared
+        self._backends.append(backend)
         return backend
 
     def queue(self, name: str) -> AmqpQueueLook | None:
@@ -83,12 +82,14 @@ class SharedVhost:
 
     def close(self) -> None:
         """Delete every queue that backends of the test declared; those that are gone are passed over."""
-        if self._declared:
-            channel = self._channel()
-            for queue in self._declared:
+        try:
+            for queue in set().union(*(backend.declared_queues for backend in self._backends)):
+                channel = self._channel()
                 channel.queue_delete(queue)
-        if self._connection is not None:
-            self._connection.close()
+                channel.close()
+        finally:
+            if self._connection is not None and self._connection.is_open:
+                self._connection.close()
 
     def _channel(self) -> BlockingChannel:
         if self._connection is None:
@@ -129,15 +130,8 @@ class AmqpQueueLook:
 
 
 class _RememberingBackend(RabbitMqBackend):
-    """A backend that notes the names of the long-lived queues which it declares."""
+    """A backend that notes the names of the queues which it declares."""
 
-    declared_queues: dict[str, None]
-
-    def declare(self, queues: Iterable[QueueConfig]) -> None:
-        configs = list(queues)
-        for config in configs:
-            self.declared_queues[config.name] = None
-            self.declared_queues[topology.dead_queue_name(config.name, self.options.dead_suffix)] = None
-            if self.options.retry_suffix is not None:
-                self.declared_queues[topology.retry_queue_name(config.name, self.options.retry_suffix)] = None
-        super().declare(configs)
+    def __init__(self, link: Link, options: RabbitMqOptions | None = None) -> None:
+        self.declared_queues: set[str] = set()
+        super().__init__(RememberingLink(link, self.declared_queues), options)

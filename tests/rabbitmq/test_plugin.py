@@ -151,10 +151,10 @@ def test_in_a_shared_virtual_host_names_keep_tests_apart_and_their_queues_are_de
 ) -> None:
     run_pytest.makepyfile(
         """
-        import time
+        import uuid
         import pytest
         from pytest_queuey.broker_under_test import NotOnThisBrokerError
-        from queuey_rabbitmq import QueueConfig, RabbitMqOptions
+        from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqOptions
 
         seen = set()
 
@@ -165,7 +165,13 @@ def test_in_a_shared_virtual_host_names_keep_tests_apart_and_their_queues_are_de
             assert name.endswith(".emails")
             seen.add(name)
             assert queuey_broker.queue(name) is None
-            queuey_broker.backend(RabbitMqOptions(retry_suffix=".retry")).declare([QueueConfig(name)])
+            backend = queuey_broker.backend(RabbitMqOptions(retry_suffix=".retry"))
+            backend.declare([QueueConfig(name)])
+            job = Envelope(
+                job_id=uuid.uuid4(), job_type="t", queue=name, attempt=1, enqueued_at_ms=backend.now_ms(), payload=None
+            )
+            backend.defer(job, 86400)
+            assert queuey_broker.queue(f"{name}.deferred.86400000").ready == 1
             assert queuey_broker.queue(f"{name}.retry").ready == 0
             assert queuey_broker.queue(name).consumers == 0
             with pytest.raises(NotOnThisBrokerError, match="--queuey-rabbitmq-ctl"):
