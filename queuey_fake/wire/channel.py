@@ -4,7 +4,6 @@ Owns the assembly of content and which method calls what. Decides nothing that t
 put together is refused here, with RabbitMQ's texts (rabbit_command_assembler, rabbit_channel).
 """
 
-import struct
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -237,15 +236,6 @@ def _instead_of_header(header: ContentHeader | None) -> str:
     if header is None or header.class_id == codec.CLASS_BASIC:
         return text + "non content header frame instead"
     return text + f"one for class {header.class_id} instead"
-
-
-def is_content_header(payload: bytes) -> bool:
-    """Return whether the payload is long enough for a content header."""
-    try:
-        ContentHeader(payload)
-    except struct.error:
-        return False
-    return True
 
 
 def _without_ticket(name: str) -> _Call:

@@ -21,7 +21,7 @@ CLASS_BASIC = 60
 
 FRAME_HEADER = struct.Struct(">BHI")
 METHOD_IDS = struct.Struct(">HH")
-_CONTENT_HEADER = struct.Struct(">HHQ")
+CONTENT_HEADER = struct.Struct(">HHQ")
 _INTEGERS = {
     "octet": struct.Struct(">B"),
     "short": struct.Struct(">H"),
@@ -163,7 +163,7 @@ def method_frame(channel: int, method: Method, **values: Any) -> bytes:
 
 def content_frames(channel: int, properties_payload: bytes, body: bytes, frame_max: int) -> bytes:
     """Return the header and the body frames of a content, none of them longer than `frame_max` (0: no limit)."""
-    header = frame(HEADER, channel, _CONTENT_HEADER.pack(CLASS_BASIC, 0, len(body)) + properties_payload)
+    header = frame(HEADER, channel, CONTENT_HEADER.pack(CLASS_BASIC, 0, len(body)) + properties_payload)
     if not body:
         return header
     room = frame_max - FRAME_OVERHEAD if frame_max else len(body)
@@ -179,6 +179,6 @@ class ContentHeader:
     __slots__ = ("body_size", "class_id", "properties", "weight")
 
     def __init__(self, payload: bytes) -> None:
-        """Take the payload of the frame. Raises struct.error for one that is too short."""
-        self.class_id, self.weight, self.body_size = _CONTENT_HEADER.unpack_from(payload)
-        self.properties = Properties.from_payload(payload[_CONTENT_HEADER.size :])
+        """Take the payload of the frame, of `CONTENT_HEADER.size` octets at least."""
+        self.class_id, self.weight, self.body_size = CONTENT_HEADER.unpack_from(payload)
+        self.properties = Properties.from_payload(payload[CONTENT_HEADER.size :])

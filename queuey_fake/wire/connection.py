@@ -19,13 +19,14 @@ from queuey_fake.model.properties import Properties
 from queuey_fake.model.table_codec import MalformedTable
 from queuey_fake.wire import codec, handshake
 from queuey_fake.wire import methods as m
-from queuey_fake.wire.channel import WireChannel, is_content_header
+from queuey_fake.wire.channel import WireChannel
 from queuey_fake.wire.codec import MalformedMethod, MalformedShortString, UnknownMethod
 from queuey_fake.wire.methods import Method
 from queuey_fake.wire.speaking import Saying, Speaker
 
 DEFAULT_USERS: Mapping[str, str] = {"guest": "guest"}
 _FRAME_HEADER_SIZE = codec.FRAME_HEADER.size
+_OF_CHANNELS = frozenset({codec.METHOD, codec.HEADER, codec.BODY})
 
 
 class Phase(Enum):
@@ -151,8 +152,13 @@ class ServerConnection:
         self.is_finished = True
 
     def _take_frame(self, type_: int, channel: int, payload: bytes) -> None:
-        if self.model is not None and not self.model.is_open and self.phase is Phase.RUNNING:
-            self.phase = Phase.CLOSING
+        if self.phase is Phase.RUNNING:
+            assert self.model is not None, "a connection runs on the model"
+            if not self.model.is_open:
+                self.phase = Phase.CLOSING
+            elif channel and type_ in _OF_CHANNELS:
+                self._take_channel_frame(type_, channel, payload)
+                return
         if self.phase in (Phase.CLOSING, Phase.CLOSED):
             if channel == 0 and type_ == codec.METHOD:
                 self._take_closing_method(payload)
@@ -163,12 +169,8 @@ class ServerConnection:
                 self._take_connection_method(payload)
             elif type_ != codec.HEARTBEAT:
                 self.refuse(errors.unexpected_frame_type(type_, payload), 0, 0)
-        elif self.phase is not Phase.RUNNING or type_ == codec.HEARTBEAT:
-            self.refuse(errors.unexpected_frame_type(type_, payload), 0, 0)
         else:
-            wire_channel = self._channels.get(channel) or self._new_channel(channel)
-            if wire_channel is not None:
-                wire_channel.process(type_, payload)
+            self.refuse(errors.unexpected_frame_type(type_, payload), 0, 0)
 
     def refuse(self, refusal: ConnectionException, class_id: int, method_id: int) -> None:
         """Close the connection for what its client did; in silence where it is not known well enough yet."""
@@ -189,6 +191,14 @@ class ServerConnection:
         self.say(codec.method_frame(0, m.CONNECTION_CLOSE, **fields))
 
     # ------------------------------------------------------------------------------------------------ channels
+
+    def _take_channel_frame(self, type_: int, number: int, payload: bytes) -> None:
+        if not _is_readable(type_, payload):
+            self.refuse(errors.frame_error(type_, payload, Atom("unknown_frame")), 0, 0)
+            return
+        wire_channel = self._channels.get(number) or self._new_channel(number)
+        if wire_channel is not None:
+            wire_channel.process(type_, payload)
 
     def _new_channel(self, number: int) -> WireChannel | None:
         if len(self._channels) >= self._channel_max:
@@ -335,7 +345,7 @@ def _is_readable(type_: int, payload: bytes) -> bool:
     if type_ == codec.METHOD:
         return len(payload) >= codec.METHOD_IDS.size
     if type_ == codec.HEADER:
-        return is_content_header(payload)
+        return len(payload) >= codec.CONTENT_HEADER.size
     return type_ == codec.BODY or (type_ == codec.HEARTBEAT and not payload)
 
 

@@ -30,6 +30,7 @@ READS_AT_ONCE = 256  # before time moves: what a client sent is read so often at
 WRITE_ROOM = 262_144
 BACKLOG = 1024
 HANDSHAKE_TIMEOUT_S = 10.0  # rabbit.handshake_timeout
+LOOK_EVERY_S = 0.5  # after clients that say nothing
 LINGER_S = 3.0  # how long a client may take to see the end of its connection
 CLOSE_TIMEOUT_S = 5.0
 MS_PER_SECOND = 1000
@@ -117,6 +118,7 @@ class Server:
         self._selector.register(self._listener, selectors.EVENT_READ, None)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._is_closing = False
+        self._looks_again_s = 0.0
         self._wakes_at_ms: int | None = None
         driver.add(self)
         self._thread = threading.Thread(target=self._serve, name="queuey_fake AMQP port", daemon=True)
@@ -160,12 +162,14 @@ class Server:
 
     def _patience_s(self) -> float | None:
         """Return how long to wait for sockets: until something is due on the wire, or in a model on real time."""
-        naps = [1.0] if self._clients else []
-        if not self._driver.clock.is_virtual:
-            self._wakes_at_ms = self._driver.next_due_ms()
-            if self._wakes_at_ms is not None:
-                naps.append(max(0, self._wakes_at_ms - self._driver.clock.now_ms()) / MS_PER_SECOND)
-        return min(naps, default=None)
+        patience_s = LOOK_EVERY_S if self._clients else None
+        if self._driver.clock.is_virtual:
+            return patience_s
+        self._wakes_at_ms = self._driver.next_due_ms()
+        if self._wakes_at_ms is None:
+            return patience_s
+        due_s = max(0, self._wakes_at_ms - self._driver.clock.now_ms()) / MS_PER_SECOND
+        return due_s if patience_s is None else min(due_s, patience_s)
 
     def _attend(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         """Do what the sockets that are ready want, and what is due. Under the lock."""
@@ -179,10 +183,14 @@ class Server:
                     self._send(client)
                 if mask & selectors.EVENT_READ:
                     self._read(client)
-        self._look_after_silent_clients()
-        for client in self._unwatched:
-            self._watch(client)
-        self._unwatched.clear()
+        now_s = time.monotonic()
+        if now_s >= self._looks_again_s:
+            self._looks_again_s = now_s + LOOK_EVERY_S
+            self._look_after_silent_clients(now_s)
+        if self._unwatched:
+            for client in self._unwatched:
+                self._watch(client)
+            self._unwatched.clear()
 
     def _wake(self) -> None:
         # Where the socket is full, so many wakes are waiting that one more says nothing.
@@ -297,9 +305,8 @@ class Server:
             self._by_model.pop(model, None)
             self._driver.disown(model)
 
-    def _look_after_silent_clients(self) -> None:
+    def _look_after_silent_clients(self, now_s: float) -> None:
         """Send heartbeats, and drop clients that say nothing for too long; in the wire's time, which is real."""
-        now_s = time.monotonic()
         for client in list(self._clients.values()):
             heartbeat_s = client.connection.heartbeat_s
             is_late = client.connection.model is None and now_s - client.opened_s > HANDSHAKE_TIMEOUT_S
