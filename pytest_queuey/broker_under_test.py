@@ -111,8 +111,8 @@ class FakeUnderTest:
 
     @property
     def url(self) -> str:
-        """Raise NotOnThisBrokerError: the broker in memory opens no port yet."""
-        raise NotOnThisBrokerError("the broker in memory opens no AMQP port; use queuey_broker.backend()")
+        """Return the AMQP URL of the broker in memory; the port opens when it is first asked for."""
+        return self.fake.url
 
     def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
         """Return a new backend on it, over the link in memory; closed when the test ends."""
