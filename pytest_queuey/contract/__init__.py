@@ -11,7 +11,7 @@ is a class in a module of its own, and can be run by itself.
 """
 
 from pytest_queuey.contract.closing import Closing
-from pytest_queuey.contract.consuming import Consuming
+from pytest_queuey.contract.consuming import Consuming, ConsumingSeveralQueues
 from pytest_queuey.contract.dead_lettering import DeadLettering
 from pytest_queuey.contract.dead_queues import DeadQueues
 from pytest_queuey.contract.declaring import Declaring
@@ -40,7 +40,16 @@ __all__ = [
 
 
 class BackendContract(
-    Declaring, Publishing, Consuming, Settling, Delaying, Priorities, DeadLettering, Closing, Threads
+    Declaring,
+    Publishing,
+    Consuming,
+    ConsumingSeveralQueues,
+    Settling,
+    Delaying,
+    Priorities,
+    DeadLettering,
+    Closing,
+    Threads,
 ):
     """What every backend does, in terms of jobs alone."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from queuey_rabbitmq.amqp import Properties
 
@@ -39,30 +39,11 @@ class RawMessage:
         return self.properties.headers or {}
 
 
-class BrokerDoor(Protocol):
-    """What the contract asks of a broker directly; everything has happened when a call returns."""
+class BrokerDoor:
+    """What the contract asks of a broker directly, over its AMQP port; everything has happened when a call returns.
 
-    def declare(self, queue: str, *, durable: bool = True, arguments: Mapping[str, Any] | None = None) -> None:
-        """Declare a queue. Raises DoorRefusedError where there is one with other properties."""
-
-    def delete(self, queue: str) -> None:
-        """Delete a queue with everything in it; fine where there is none."""
-
-    def publish(self, queue: str, body: bytes, properties: Properties = _NO_PROPERTIES) -> None:
-        """Put a message on a queue. Raises DoorRefusedError where there is no such queue."""
-
-    def get(self, queue: str) -> RawMessage | None:
-        """Take the first message off a queue, or None where it has none ready."""
-
-    def depth(self, queue: str) -> int | None:
-        """Return how many messages of a queue are ready, None where there is no such queue; renews its lease."""
-
-    def close(self) -> None:
-        """Let go of the broker."""
-
-
-class AmqpDoor:
-    """The door over a connection to an AMQP port; a channel for each operation, as a refusal closes it."""
+    Each operation has a channel of its own, as a refusal closes it.
+    """
 
     def __init__(self, url: str) -> None:
         import pika
@@ -72,17 +53,17 @@ class AmqpDoor:
         self._connection = pika.BlockingConnection(parameters)
 
     def declare(self, queue: str, *, durable: bool = True, arguments: Mapping[str, Any] | None = None) -> None:
-        """Declare a queue."""
+        """Declare a queue. Raises DoorRefusedError where there is one with other properties."""
         with self._channel() as channel:
             channel.queue_declare(queue, durable=durable, arguments=dict(arguments or {}))
 
     def delete(self, queue: str) -> None:
-        """Delete a queue with everything in it."""
+        """Delete a queue with everything in it; fine where there is none."""
         with self._channel() as channel:
             channel.queue_delete(queue)
 
     def publish(self, queue: str, body: bytes, properties: Properties = _NO_PROPERTIES) -> None:
-        """Put a message on a queue, confirmed."""
+        """Put a message on a queue, confirmed. Raises DoorRefusedError where there is no such queue."""
         import pika
         from msgspec.structs import asdict
 
@@ -94,13 +75,13 @@ class AmqpDoor:
                 raise DoorRefusedError(f"publishing to queue '{queue}': unroutable") from error
 
     def get(self, queue: str) -> RawMessage | None:
-        """Take the first message off a queue."""
+        """Take the first message off a queue, or None where it has none ready."""
         with self._channel() as channel:
             method, properties, body = channel.basic_get(queue, auto_ack=True)
             return None if method is None else RawMessage(body, properties)
 
     def depth(self, queue: str) -> int | None:
-        """Return how many messages of a queue are ready."""
+        """Return how many messages of a queue are ready, None where there is no such queue; renews its lease."""
         try:
             with self._channel() as channel:
                 count: int = channel.queue_declare(queue, passive=True).method.message_count

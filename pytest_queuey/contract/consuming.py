@@ -10,6 +10,7 @@ from pytest_queuey.contract.surroundings import (
     MakeBackend,
     MakeJob,
     Surroundings,
+    TakeDeadLetters,
     payloads,
     take,
     take_one,
@@ -95,3 +96,62 @@ class Consuming(Surroundings):
         backend.publish(new_job("the backend works on"))
         with backend.consume(queue) as deliveries:
             assert work_off(deliveries, 1) == ["the backend works on"]
+
+
+class ConsumingSeveralQueues(Surroundings):
+    """One stream may have the jobs of several queues, each bounded by its own prefetch."""
+
+    @pytest.fixture
+    def two_queues(self, queue_name: str) -> tuple[QueueConfig, QueueConfig]:
+        """Return two queues, of which one at a time and two at a time may be unsettled."""
+        return QueueConfig(f"{queue_name}.one", prefetch=1), QueueConfig(f"{queue_name}.two", prefetch=2)
+
+    def test_each_queue_of_a_stream_is_bounded_by_its_own_prefetch(
+        self, backend_factory: MakeBackend, two_queues: tuple[QueueConfig, QueueConfig], new_job: MakeJob
+    ) -> None:
+        backend = backend_factory()
+        backend.declare(two_queues)
+        for queue in two_queues:
+            for number in range(3):
+                backend.publish(new_job([queue.prefetch, number], queue=queue.name))
+        with backend.consume(*two_queues) as deliveries:
+            taken = take(deliveries, 3)
+            assert sorted(payloads(taken)) == [[1, 0], [2, 0], [2, 1]]
+            assert deliveries.get(timeout=0.2) is None
+            for delivery in taken:
+                delivery.ack()
+            assert sorted(work_off(deliveries, 3)) == [[1, 1], [1, 2], [2, 2]]
+
+    def test_an_outcome_is_of_the_queue_that_the_delivery_came_from(
+        self,
+        backend_factory: MakeBackend,
+        two_queues: tuple[QueueConfig, QueueConfig],
+        new_job: MakeJob,
+        dead_letters: TakeDeadLetters,
+    ) -> None:
+        backend = backend_factory()
+        backend.declare(two_queues)
+        one, two = two_queues
+        backend.publish(new_job("dead", queue=one.name))
+        backend.publish(new_job("retried", queue=two.name))
+        with backend.consume(one, two) as deliveries:
+            by_payload = {delivery.envelope.payload: delivery for delivery in take(deliveries, 2)}
+            by_payload["dead"].dead_letter("no use")
+            by_payload["retried"].retry(by_payload["retried"].envelope.next_attempt(), 0.1)
+            again = take_one(deliveries)
+        assert (again.envelope.queue, again.envelope.attempt) == (two.name, 2)
+        assert [len(dead_letters(queue.name)) for queue in two_queues] == [1, 0]
+
+    def test_closing_a_stream_gives_back_what_it_held_of_every_queue(
+        self, backend_factory: MakeBackend, two_queues: tuple[QueueConfig, QueueConfig], new_job: MakeJob
+    ) -> None:
+        backend = backend_factory()
+        backend.declare(two_queues)
+        for queue in two_queues:
+            backend.publish(new_job(queue.prefetch, queue=queue.name))
+        with backend.consume(*two_queues) as deliveries:
+            take(deliveries, 2)
+        with backend.consume(*two_queues) as deliveries:
+            again = take(deliveries, 2)
+        assert sorted(payloads(again)) == [1, 2]
+        assert [delivery.redelivered for delivery in again] == [True, True]

@@ -120,6 +120,22 @@ class HoldQueues(Surroundings):
             PUT_OFF["defer"](take_one(deliveries), delay)
         assert door.depth(f"{queue.name}.deferred.{deferral_ms}") is not None
 
+    @each_way_to_hold
+    @pytest.mark.parametrize("delay", [0, -1, 0.001, 40], ids=str)
+    def test_every_delay_however_small_waits_a_whole_step(
+        self,
+        door: BrokerDoor,
+        backend_factory: MakeBackend,
+        queue: QueueConfig,
+        new_job: MakeJob,
+        hold: Hold,
+        delay: float,
+    ) -> None:
+        backend = backend_factory(QUICK.replace(retry_granularity=40, deferred_granularity=40))
+        backend.declare([queue])
+        hold(backend, new_job(), delay)
+        assert [door.depth(queue.name), door.depth(f"{queue.name}.deferred.40000")] == [0, 1]
+
     def test_a_delayed_publish_rounds_up_like_a_retry(
         self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
     ) -> None:

@@ -46,25 +46,27 @@ class RetryQueue(Surroundings):
             arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue.name},
         )
 
-    @pytest.mark.parametrize(("delay", "expiration"), [(0.0001, "100"), (40, "40000"), (40.05, "40100"), (0, "100")])
+    @pytest.mark.parametrize(
+        ("delay", "expiration"), [(40, "40000"), (40.001, "80000"), (0.0001, "40000"), (0, "40000"), (-1, "40000")]
+    )
     def test_a_delayed_publish_waits_there_with_its_expiration_rounded_up(
         self,
         door: BrokerDoor,
-        three_queues: Backend,
+        backend_factory: MakeBackend,
         queue: QueueConfig,
         new_job: MakeJob,
         delay: float,
         expiration: str,
     ) -> None:
-        # The one in front keeps the others where they can be looked at, however short their expiration is.
-        three_queues.publish(new_job("in front"), delay=60)
+        backend = backend_factory(THREE_QUEUES.replace(retry_granularity=40))
+        backend.declare([queue])
         job = new_job("waiting", priority=2)
-        three_queues.publish(job, delay=delay)
-        first, second = door.get(f"{queue.name}.retry"), door.get(f"{queue.name}.retry")
-        assert first is not None
-        assert second is not None or expiration == "100"
-        assert first.properties.expiration == "60000"
-        assert [m.properties.expiration for m in (second,) if m is not None] in ([expiration], [])
+        backend.publish(job, delay=delay)
+        message = door.get(f"{queue.name}.retry")
+        assert message is not None
+        assert message.properties.expiration == expiration
+        assert message.properties.priority == 2
+        assert message.body == job.to_bytes()
 
     def test_a_retried_job_comes_as_its_next_attempt_and_never_early(
         self, three_queues: Backend, queue: QueueConfig, new_job: MakeJob, clock: ContractClock

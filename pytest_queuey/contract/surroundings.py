@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 import pytest
 
-from pytest_queuey.broker_under_test import FakeUnderTest, NotOnThisBrokerError
-from pytest_queuey.contract.broker_door import AmqpDoor, BrokerDoor
-from pytest_queuey.contract.model_door import ModelDoor
+from pytest_queuey.contract.broker_door import BrokerDoor
 from queuey_rabbitmq.core.envelope import Envelope
 from queuey_rabbitmq.core.queue_config import QueueConfig
 from queuey_rabbitmq.options import RabbitMqOptions
@@ -126,12 +124,7 @@ class Surroundings:
     @pytest.fixture
     def door(self, queuey_broker: BrokerUnderTest) -> Iterator[BrokerDoor]:
         """Open a way into the broker past the backend."""
-        door: BrokerDoor
-        try:
-            door = AmqpDoor(queuey_broker.url)
-        except NotOnThisBrokerError:
-            assert isinstance(queuey_broker, FakeUnderTest), "only the broker in memory has no port"
-            door = ModelDoor(queuey_broker.fake)
+        door = BrokerDoor(queuey_broker.url)
         yield door
         door.close()
 
