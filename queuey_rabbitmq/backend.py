@@ -6,12 +6,14 @@ goes is `placement`'s; what is done with a delivery is `rabbitmq_delivery`'s.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from queuey_rabbitmq.core.errors import BackendError, QueueNameTooLongError, QueueyError
 from queuey_rabbitmq.options import RabbitMqOptions
 from queuey_rabbitmq.placement import Placed, Placement
 from queuey_rabbitmq.rabbitmq_delivery import RabbitMqDeliveries
@@ -118,6 +120,34 @@ class RabbitMqBackend:
         """
         self._session.wait(self._publish(self._placement.deferred(envelope, delay, doing="deferring a job")))
 
+    def defer_nowait(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
+        """Hold a job for `delay` (seconds or timedelta); the future ends as that of `publish_nowait` does."""
+        return self._publish(self._placement.deferred(envelope, delay, doing="deferring a job")).future
+
+    def publish_many(self, envelopes: Iterable[Envelope]) -> dict[int, QueueyError]:
+        """Put many jobs on their queues, many in flight at a time; return the errors by the jobs' places, from 0.
+
+        When one cannot even be sent within its deadline, no more are, and have the same error.
+        """
+        errors: dict[int, QueueyError] = {}
+        in_flight: deque[tuple[int, PublishOperation]] = deque()
+        refused: BackendError | None = None
+        for place, envelope in enumerate(envelopes):
+            if refused is not None:
+                errors[place] = refused
+                continue
+            try:
+                in_flight.append((place, self._publish(self._place(envelope, None))))
+            except QueueNameTooLongError as error:
+                errors[place] = error
+            except BackendError as error:
+                errors[place] = refused = error
+            while in_flight and in_flight[0][1].future.done():
+                self._end(*in_flight.popleft(), errors)
+        while in_flight:
+            self._end(*in_flight.popleft(), errors)
+        return errors
+
     def consume(self, queue: QueueConfig, *more: QueueConfig) -> RabbitMqDeliveries:
         """Start to consume one or more queues; of each, at most its `prefetch` deliveries are unsettled at a time."""
         return RabbitMqDeliveries(self._session, self._placement, self.options, (queue, *more))
@@ -139,6 +169,12 @@ class RabbitMqBackend:
         if delay is None:
             return self._placement.now(envelope)
         return self._placement.retried(envelope, delay, doing="publishing a job with a delay")
+
+    def _end(self, place: int, operation: PublishOperation, errors: dict[int, QueueyError]) -> None:
+        try:
+            self._session.wait(operation)
+        except QueueyError as error:
+            errors[place] = error
 
     def _publish(self, placed: Placed) -> PublishOperation:
         return self._session.publish(placed.message, declaration=placed.declaration)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("queuey_rabbitmq")
 
+READY_CHECKS = 20
+"""How often the broker is asked for what it says is coming, before it is believed to go elsewhere."""
+
 SET_ASIDE_AGAIN_MS = 5_000
 """How long a malformed message that could not be moved stays out before it goes back to its queue."""
 
@@ -57,6 +60,7 @@ class RabbitMqDeliveries:
         self._mailbox = session.mailbox()
         self._sources: dict[ConsumerChannel, _Source] = {}
         self._closed = False
+        self._draining: set[ConsumerChannel] = set()
         try:
             for queue in queues:
                 self._start(queue)
@@ -96,6 +100,10 @@ class RabbitMqDeliveries:
                 return None
             consumer, event = item
             if isinstance(event, Ended):
+                if consumer in self._draining and isinstance(event.error, ShutDownError):
+                    self._draining.discard(consumer)
+                    if self._draining:
+                        continue  # others may still have something
                 self._mailbox.put(item)  # for every other thread that waits, and every later call
                 raise event.error
             if self._closed or not consumer.is_current(event.channel):
@@ -107,6 +115,29 @@ class RabbitMqDeliveries:
                 self._set_aside(source, event, error)
                 continue
             return RabbitMqDelivery(source, event, envelope)
+
+    def get_ready(self) -> RabbitMqDelivery | None:
+        """Return the next delivery that is ready now, None where there is none; it takes a round trip to the broker.
+
+        For one thread at a time. Raises as `get` does.
+        """
+        for _ in range(READY_CHECKS):
+            delivery = self.get(timeout=0)
+            if delivery is not None:
+                return delivery
+            more = [self._session.check(consumer) for consumer in self._sources]
+            if not any(more):
+                break
+        return self.get(timeout=0)
+
+    def stop(self) -> None:
+        """Take no more from the broker; what it has handed over can still be got, and then `get` raises ShutDownError.
+
+        Returns at once.
+        """
+        self._draining = set(self._sources)
+        for consumer in list(self._sources):
+            self._session.drain(consumer)
 
     def close(self) -> None:
         """Stop consuming; what was handed out and not settled goes back to its queue. Idempotent."""
@@ -181,9 +212,12 @@ class RabbitMqDelivery:
         """Report the job as done; it is gone."""
         self._settle("ack")
 
-    def give_back(self) -> None:
-        """Put the job back on its queue; it is delivered again, marked as redelivered."""
-        self._settle("requeue")
+    def give_back(self, *, after: timedelta | float = 0) -> None:
+        """Put the job back on its queue, `after` a while (seconds or timedelta); it is delivered again as redelivered.
+
+        It is settled at once: another outcome raises AlreadySettledError.
+        """
+        self._settle("requeue", after_ms=whole_ms(after, name="after"))
 
     def retry(self, envelope: Envelope, delay: timedelta | float) -> None:
         """Publish `envelope` to come back after `delay` (seconds or timedelta), then ack this delivery.
@@ -211,11 +245,11 @@ class RabbitMqDelivery:
         else:
             self._settle("reject")
 
-    def _settle(self, settlement: Settlement) -> None:
+    def _settle(self, settlement: Settlement, *, after_ms: int = 0) -> None:
         self._begin()
         try:
             self._source.session.settle(
-                self._source.consumer, self._event.channel, self._event.delivery_tag, settlement
+                self._source.consumer, self._event.channel, self._event.delivery_tag, settlement, after_ms=after_ms
             )
         except BaseException:
             self._unsettled()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
 from types import TracebackType
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 if TYPE_CHECKING:
     from queuey_rabbitmq.core.delivery import Delivery
     from queuey_rabbitmq.core.envelope import Envelope
+    from queuey_rabbitmq.core.errors import QueueyError
     from queuey_rabbitmq.core.queue_config import QueueConfig
 
 
@@ -29,6 +30,18 @@ class Deliveries(Protocol):
 
         Without a timeout it waits until there is one. Raises ShutDownError once the consumer is closed, and the
         BackendError that ended it where the broker or the link did.
+        """
+
+    def get_ready(self) -> Delivery | None:
+        """Return the next delivery that is ready now, None where there is none: no waiting for what may come.
+
+        It may take as long as asking the broker does. For one thread at a time. Raises as `get` does.
+        """
+
+    def stop(self) -> None:
+        """Take no more from the broker; what it has handed over can still be got, and then `get` raises ShutDownError.
+
+        Returns at once.
         """
 
     def close(self) -> None:
@@ -50,8 +63,14 @@ class Backend(Protocol):
     def publish_nowait(self, envelope: Envelope, *, delay: timedelta | float | None = None) -> Future[None]:
         """Put a job on its queue; the future ends when the backend holds it safely, or with the error."""
 
+    def publish_many(self, envelopes: Iterable[Envelope]) -> Mapping[int, QueueyError]:
+        """Put many jobs on their queues, many in flight at a time; return the errors by the jobs' places, from 0."""
+
     def defer(self, envelope: Envelope, delay: timedelta | float) -> None:
         """Hold a job for `delay`; it comes back at the envelope's own priority."""
+
+    def defer_nowait(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
+        """Hold a job for `delay`; the future ends when the backend holds it safely, or with the error."""
 
     def consume(self, queue: QueueConfig, *more: QueueConfig) -> Deliveries:
         """Start to consume one or more queues; of each, at most its `prefetch` deliveries are out at a time."""

@@ -32,8 +32,11 @@ class Delivery(Protocol):
     def ack(self) -> None:
         """Report the job as done; it is gone."""
 
-    def give_back(self) -> None:
-        """Put the job back on its queue; it is delivered again, marked as redelivered."""
+    def give_back(self, *, after: timedelta | float = 0) -> None:
+        """Put the job back on its queue, `after` a while (seconds or timedelta); it is delivered again as redelivered.
+
+        It is settled at once: another outcome raises AlreadySettledError.
+        """
 
     def retry(self, envelope: Envelope, delay: timedelta | float) -> None:
         """Publish `envelope` to return after `delay` (seconds or timedelta), then ack this delivery."""

@@ -6,6 +6,7 @@ taken the message back, and a stale delivery tag would close the next channel (s
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -54,6 +55,7 @@ class ConsumerChannel(ManagedChannel):
         amqp.Delivered: "_delivered",
         amqp.ConsumeStarted: "_started",
         amqp.ConsumerCancelled: "_cancelled",
+        amqp.QueueDeclared: "_checked",
         amqp.CommandRefused: "_refused",
     }
 
@@ -86,6 +88,11 @@ class ConsumerChannel(ManagedChannel):
         self._start: Step | None = None
         self._stop: Step | None = None
         self._reopens = False
+        self._drains = False
+        self._unsettled = 0
+        self._checks: deque[Step] = deque()
+        self.has_more = False
+        """Whether, when `check` last ended, the queue had something left that is coming here."""
 
     def start(self, step: Step) -> None:
         """Open the channel and start the consumer; the step ends when the broker knows it."""
@@ -101,6 +108,28 @@ class ConsumerChannel(ManagedChannel):
         self._stop = step
         if self.state == "open":
             self._close_channel()
+
+    def drain(self) -> None:
+        """Take no more from the broker, and end when the last that is on its way has come."""
+        if self.state == "open" and not self.has_ended and not self._reopens:
+            self._drains = True
+            self.connection.send([amqp.Cancel(self.number, self.tag)])
+        else:
+            self._end_as_asked()
+
+    def check(self, step: Step) -> None:
+        """End the step when everything that the broker has ready for this consumer has come.
+
+        The queue answers a passive declaration after what it has sent before. It may answer before it looks at acks
+        that came first (rabbit_amqqueue_process:prioritise_call), so `has_more` tells whether to ask again.
+        """
+        self.has_more = False
+        if self.state != "open" or self.has_ended:
+            self._endings.succeed(step)
+            return
+        self.send_acks()
+        self._checks.append(step)
+        self.connection.send([amqp.DeclareQueue(channel=self.number, queue=self.queue, passive=True, arguments={})])
 
     def end(self, error: QueueyError) -> None:
         """Deliver nothing more but the error; while the channel is there, what is out can still be settled."""
@@ -129,6 +158,7 @@ class ConsumerChannel(ManagedChannel):
         if not self.is_current(channel):
             self.stale_settlements += 1
             return lost_delivery(self.queue)
+        self._unsettled -= 1
         if settlement == "ack":
             self._acks.ack(delivery_tag)
         else:
@@ -152,6 +182,7 @@ class ConsumerChannel(ManagedChannel):
             return
         self.live = True
         self._acks = AckBatch()
+        self._unsettled = 0
         self.connection.send(
             [amqp.Consume(channel=self.number, queue=self.queue, consumer_tag=self.tag, prefetch=self._prefetch)]
         )
@@ -160,6 +191,9 @@ class ConsumerChannel(ManagedChannel):
         """End the consumer as it was asked to; or leave it to its keeper, as the broker closed its channel."""
         self.live = False
         reopens, self._reopens = self._reopens, False
+        self._end_checks()
+        if self._drains:
+            self._end_as_asked()
         if self.has_ended:
             self._gone()
         elif reopens:
@@ -176,12 +210,22 @@ class ConsumerChannel(ManagedChannel):
     def lost(self, error: BackendError) -> None:
         """Wait for the connection to come back, or end with it; the broker takes back what was not settled."""
         self.live = self._reopens = False
+        self._end_checks()
+        if self._drains:
+            self._end_as_asked()
         if self.has_ended:
             self._gone()
         elif not self.connection.comes_back:
             failure = type(error)(f"consuming queue '{self.queue}': {error}")
             failure.__cause__ = error
             self.end(failure)
+
+    def _end_as_asked(self) -> None:
+        self.end(ShutDownError(f"the consumer of queue '{self.queue}' was asked to take no more"))
+
+    def _end_checks(self) -> None:
+        while self._checks:
+            self._endings.succeed(self._checks.popleft())
 
     def _gone(self) -> None:
         if self._stop is not None:
@@ -207,9 +251,18 @@ class ConsumerChannel(ManagedChannel):
             self._endings.succeed(self._start)
 
     def _delivered(self, event: amqp.Delivered) -> None:
+        self._unsettled += 1
         self._mailbox.put((self, event))
 
-    def _cancelled(self, _event: amqp.ConsumerCancelled) -> None:
+    def _checked(self, event: amqp.QueueDeclared) -> None:
+        self.has_more = event.message_count > 0 and self._unsettled < self._prefetch
+        if self._checks:
+            self._endings.succeed(self._checks.popleft())
+
+    def _cancelled(self, event: amqp.ConsumerCancelled) -> None:
+        if not event.by_broker:
+            self._end_as_asked()
+            return
         self._lost_by_broker(
             ConsumerCancelledError(
                 f"consuming queue '{self.queue}': the broker cancelled the consumer; the queue was deleted, or the "

@@ -166,16 +166,30 @@ class Session:
             raise
         return started[0]
 
-    def settle(self, consumer: ConsumerChannel, channel: int, delivery_tag: int, settlement: Settlement) -> None:
-        """Settle a delivery of a consumer's channel. Raises DeliveryLost where that is gone."""
+    def settle(
+        self, consumer: ConsumerChannel, channel: int, delivery_tag: int, settlement: Settlement, *, after_ms: int = 0
+    ) -> None:
+        """Settle a delivery of a consumer's channel, after a while. Raises DeliveryLost where that is gone."""
         self.check_current(consumer, channel)
-        self._link.run(partial(consumer.settle, channel, delivery_tag, settlement))
+        step = partial(consumer.settle, channel, delivery_tag, settlement)
+        self._link.run(partial(self.later, after_ms, step) if after_ms > 0 else step)
 
     def check_current(self, consumer: ConsumerChannel, channel: int) -> None:
         """Raise DeliveryLost, and count it, where deliveries of that channel can no longer be settled."""
         if not consumer.is_current(channel):
             self._stale_settlements += 1
             raise lost_delivery(consumer.queue)
+
+    def check(self, consumer: ConsumerChannel) -> bool:
+        """Wait until what the broker has ready for a consumer is in its mailbox; tell whether more is coming."""
+        step = self._step(f"looking into queue '{consumer.queue}'", self._settings.operation_timeout_ms)
+        self._link.run(partial(self._submit, step, consumer.check))
+        self._wait(step)
+        return consumer.has_more
+
+    def drain(self, consumer: ConsumerChannel) -> None:
+        """Let a consumer take no more; it ends with ShutDownError once the last that is on its way has come."""
+        self._link.run(consumer.drain)
 
     def stop(self, consumer: ConsumerChannel) -> None:
         """End a consumer; what was not settled goes back."""
