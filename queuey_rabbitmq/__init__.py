@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         DelayTooLongError,
         DeliveryLost,
         InvalidConfigError,
+        JobsNotConfirmedError,
         NothingPending,
         OutcomeUnknownError,
         PublishRefusedError,
@@ -37,9 +38,17 @@ if TYPE_CHECKING:
         UnknownQueueError,
         UnroutableError,
     )
+    from queuey_rabbitmq.core.handlers import handles
+    from queuey_rabbitmq.core.hooks import Hooks
+    from queuey_rabbitmq.core.job_context import JobContext
+    from queuey_rabbitmq.core.jobs import Job, job
+    from queuey_rabbitmq.core.outcomes import Deferred, Fatal, JobTimeoutError, Retryable
+    from queuey_rabbitmq.core.producer import Producer
     from queuey_rabbitmq.core.queue_config import QueueConfig
+    from queuey_rabbitmq.core.queue_set import Queue, QueueSet, WorkQueue
     from queuey_rabbitmq.core.reconnect import Attempt, ReconnectPolicy
     from queuey_rabbitmq.core.retry import Backoff, RetryDecision, RetryPolicy
+    from queuey_rabbitmq.core.worker import Worker
     from queuey_rabbitmq.options import RabbitMqOptions
     from queuey_rabbitmq.rabbitmq_delivery import RabbitMqDelivery
 
@@ -55,16 +64,26 @@ __all__ = [
     "ConsumerCancelledError",
     "DeadlineExceededError",
     "DeclareRefusedError",
+    "Deferred",
     "DelayTooLongError",
     "Delivery",
     "DeliveryLost",
     "Envelope",
+    "Fatal",
+    "Hooks",
     "InvalidConfigError",
+    "Job",
+    "JobContext",
+    "JobTimeoutError",
+    "JobsNotConfirmedError",
     "NothingPending",
     "OutcomeUnknownError",
+    "Producer",
     "PublishRefusedError",
+    "Queue",
     "QueueConfig",
     "QueueNameTooLongError",
+    "QueueSet",
     "QueueyError",
     "RabbitMqBackend",
     "RabbitMqDelivery",
@@ -72,11 +91,16 @@ __all__ = [
     "ReconnectPolicy",
     "RetryDecision",
     "RetryPolicy",
+    "Retryable",
     "SerializationError",
     "ShutDownError",
     "UnknownQueueError",
     "UnroutableError",
+    "WorkQueue",
+    "Worker",
     "codec",
+    "handles",
+    "job",
     "pika",
     "topology",
 ]
@@ -91,15 +115,29 @@ _HOMES = {
     "Attempt": "core.reconnect",
     "Backend": "core.backend",
     "Backoff": "core.retry",
+    "Deferred": "core.outcomes",
     "Delivery": "core.delivery",
     "Envelope": "core.envelope",
+    "Fatal": "core.outcomes",
+    "Hooks": "core.hooks",
+    "Job": "core.jobs",
+    "JobContext": "core.job_context",
+    "JobTimeoutError": "core.outcomes",
+    "Producer": "core.producer",
+    "Queue": "core.queue_set",
     "QueueConfig": "core.queue_config",
+    "QueueSet": "core.queue_set",
     "RabbitMqBackend": "backend",
     "RabbitMqDelivery": "rabbitmq_delivery",
     "RabbitMqOptions": "options",
     "ReconnectPolicy": "core.reconnect",
     "RetryDecision": "core.retry",
     "RetryPolicy": "core.retry",
+    "Retryable": "core.outcomes",
+    "WorkQueue": "core.queue_set",
+    "Worker": "core.worker",
+    "handles": "core.handlers",
+    "job": "core.jobs",
 }
 """Where a name stands that is neither a module nor an error."""
 

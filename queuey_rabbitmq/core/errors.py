@@ -4,6 +4,7 @@ QueueyError
 |-- InvalidConfigError (ValueError)     a declaration, option or argument that can never work
 |-- SerializationError (ValueError)     bytes that are not an envelope, a payload that is not the job type
 |-- UnknownQueueError                   holding on a queue that this backend has not declared
+|-- JobsNotConfirmedError               some of many jobs were not enqueued; says which
 |-- AlreadySettledError                 a delivery was settled twice
 |-- ShutDownError                       the backend or consumer was closed
 |-- NothingPending                      a wait in virtual time that nothing can ever end
@@ -24,6 +25,14 @@ QueueyError
 Messages are written for the person who reads them at 3 a.m.: what was being done, to which queue, what the broker
 said, what to do.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import uuid
 
 
 class QueueyError(Exception):
@@ -51,6 +60,23 @@ class UnknownQueueError(QueueyError):
             f"Call backend.declare([QueueConfig('{queue}', ...)]) first."
         )
         self.queue = queue
+
+
+class JobsNotConfirmedError(QueueyError):
+    """Some of many jobs were not confirmed by the broker; all others are enqueued.
+
+    After an OutcomeUnknownError the broker may have the job all the same.
+    """
+
+    def __init__(self, job_ids: Sequence[uuid.UUID], errors: Mapping[int, QueueyError]) -> None:
+        first = min(errors)
+        super().__init__(
+            f"{len(errors)} of {len(job_ids)} jobs were not confirmed; the first is number {first}: {errors[first]}"
+        )
+        self.job_ids = list(job_ids)
+        """The ids of all jobs, in the order in which they were given."""
+        self.errors = dict(errors)
+        """Why a job was not confirmed, by its place in that order, from 0."""
 
 
 class AlreadySettledError(QueueyError):

@@ -1,0 +1,79 @@
+"""One attempt at a job: what is known about it, who may settle it, and whether its time is up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from queuey_rabbitmq.core.delivery import Delivery
+    from queuey_rabbitmq.core.job_context import JobContext
+    from queuey_rabbitmq.core.retry import RetryPolicy
+
+
+class Attempt:
+    """A delivery with its context and policy."""
+
+    __slots__ = ("_claim", "began_ms", "context", "delivery", "policy", "timeout_ms")
+
+    def __init__(
+        self, delivery: Delivery, context: JobContext, policy: RetryPolicy, *, began_ms: int, timeout_ms: int | None
+    ) -> None:
+        self.delivery = delivery
+        self.context = context
+        self.policy = policy
+        self.began_ms = began_ms
+        """By the backend's clock."""
+        self.timeout_ms = timeout_ms
+        self._claim = None if timeout_ms is None else threading.Lock()
+
+    def claim(self) -> bool:
+        """Tell whether the caller may settle it: the first who asks, its thread or the watch over its time."""
+        return self._claim is None or self._claim.acquire(blocking=False)
+
+
+class TimeoutWatch:
+    """Keeps the real time that handlers in threads may take; somebody else waits, and says when to look."""
+
+    # Held on the class, where no library that freezes time looks for it: a thread that hangs does so in real time.
+    _monotonic = staticmethod(time.monotonic)
+
+    def __init__(self, *, wake: Callable[[], None], overran: Callable[[Attempt], None]) -> None:
+        self._wake = wake
+        self._overran = overran
+        self._lock = threading.Lock()
+        self._due: dict[Attempt, float] = {}
+        self._looked_until = float("inf")
+
+    def start(self, attempt: Attempt) -> None:
+        """Watch an attempt that has a timeout."""
+        assert attempt.timeout_ms is not None, "only an attempt with a timeout is watched"
+        due = self._monotonic() + attempt.timeout_ms / 1000
+        with self._lock:
+            self._due[attempt] = due
+            is_sooner = due < self._looked_until
+        if is_sooner:
+            self._wake()
+
+    def stop(self, attempt: Attempt) -> None:
+        """Watch an attempt no more."""
+        with self._lock:
+            self._due.pop(attempt, None)
+
+    def seconds_left(self) -> float | None:
+        """Return in how many seconds somebody must look again."""
+        with self._lock:
+            self._looked_until = min(self._due.values(), default=float("inf"))
+            return None if not self._due else max(0.0, self._looked_until - self._monotonic())
+
+    def look(self) -> None:
+        """Report the attempts whose time is up, and watch them no more."""
+        now = self._monotonic()
+        with self._lock:
+            overdue = [attempt for attempt, due in self._due.items() if due <= now]
+            for attempt in overdue:
+                del self._due[attempt]
+        for attempt in overdue:
+            self._overran(attempt)

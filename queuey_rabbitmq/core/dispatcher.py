@@ -1,0 +1,281 @@
+"""From a delivery to its outcome: decode, call the handler, decide, tell the broker, the log and the hooks.
+
+Runs in the thread that calls it, and never raises for what a handler or the broker did. An outcome that the broker
+could not be told is counted, and the delivery given back after a backoff, so that it neither keeps a prefetch slot
+nor comes round at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import CoroutineType
+from typing import TYPE_CHECKING
+
+from queuey_rabbitmq.core.attempt import Attempt, TimeoutWatch
+from queuey_rabbitmq.core.durations import whole_ms
+from queuey_rabbitmq.core.errors import (
+    AlreadySettledError,
+    DelayTooLongError,
+    DeliveryLost,
+    InvalidConfigError,
+    QueueyError,
+    ShutDownError,
+    UnknownQueueError,
+)
+from queuey_rabbitmq.core.event_loop import Abandoned, EventLoop
+from queuey_rabbitmq.core.job_context import JobContext
+from queuey_rabbitmq.core.outcomes import DONE, Dead, Hold, JobTimeoutError, Outcome, Retry, failed, outcome_of, said
+
+if TYPE_CHECKING:
+    from queuey_rabbitmq.core.backend import Backend
+    from queuey_rabbitmq.core.delivery import Delivery
+    from queuey_rabbitmq.core.handlers import Handler, RetryRules
+    from queuey_rabbitmq.core.hooks import HookChain
+    from queuey_rabbitmq.core.queue_config import QueueConfig
+    from queuey_rabbitmq.core.retry import RandomSource, RetryPolicy
+
+log = logging.getLogger("queuey_rabbitmq.worker")
+
+_CAN_NEVER_WORK = (DelayTooLongError, UnknownQueueError, InvalidConfigError)
+_GONE = (DeliveryLost, ShutDownError, AlreadySettledError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a dispatcher goes by."""
+
+    configs: Mapping[str, QueueConfig]
+    """The queues that are consumed, by name."""
+    handlers: Mapping[str, Handler]
+    """By the name of their job."""
+    retry: RetryRules
+    hooks: HookChain
+    random_source: RandomSource
+    settle_backoff_ms: int
+
+
+class Dispatcher:
+    """Handles deliveries, in any number of threads."""
+
+    def __init__(self, backend: Backend, rules: Rules, loop: EventLoop) -> None:
+        self._now_ms = backend.now_ms
+        self._rules = rules
+        self._handlers = rules.handlers
+        self._hooks = rules.hooks
+        self._loop = loop
+        self.watch: TimeoutWatch | None = None
+        """Who minds the time of handlers while they run, where anybody does."""
+        self._lock = threading.Lock()
+        self.settle_failures = 0
+        """How many outcomes the broker was not told."""
+
+    def handle(self, delivery: Delivery) -> None:
+        """Do a job and settle it."""
+        envelope = delivery.envelope
+        began_ms = self._now_ms()
+        handler = self._handlers.get(envelope.job_type)
+        if handler is None:
+            reason = f"no handler for job type {envelope.job_type!r}"
+            self._conclude(self._attempt(delivery, None, began_ms), Dead(reason))
+            return
+        try:
+            payload = envelope.decode(handler.job_type.payload)
+        except Exception as error:  # noqa: BLE001 -- a model's own code may run here, and raise anything
+            self._conclude(self._attempt(delivery, None, began_ms), Dead(str(error) or said(error), error))
+            return
+        policy = self._rules.retry.of_job(handler.job_type, delivery.queue)
+        if handler.choose_retry is not None:
+            try:
+                policy = handler.choose_retry(payload) or policy
+            except Exception as error:  # noqa: BLE001 -- the handler's code; its choice failing fails the attempt
+                attempt = self._attempt(delivery, policy, began_ms)
+                self._conclude(attempt, self._outcome_of(attempt, error))
+                return
+        attempt = self._attempt(delivery, policy, began_ms, timeout_ms=handler.timeout_ms)
+        if self._hooks:
+            self._hooks.tell("started", attempt.context)
+        outcome = self._call(handler, payload, attempt)
+        if outcome is not None and attempt.claim():
+            self._conclude(attempt, outcome)
+
+    def overran(self, attempt: Attempt) -> None:
+        """Count an attempt as failed while its thread goes on: a thread cannot be stopped from outside."""
+        if attempt.claim():
+            log.error(
+                "job %s (%s) of queue '%s' runs longer than its timeout. Its attempt counts as failed now; the thread "
+                "cannot be stopped, and takes no other job until the handler returns",
+                attempt.context.job_id,
+                attempt.context.job_type,
+                attempt.context.queue,
+                extra=attempt.context.log_fields(),
+            )
+            self._conclude(attempt, self._outcome_of(attempt, self._timed_out(attempt)))
+
+    def _attempt(
+        self, delivery: Delivery, policy: RetryPolicy | None, began_ms: int, *, timeout_ms: int | None = None
+    ) -> Attempt:
+        envelope, queue = delivery.envelope, delivery.queue
+        if policy is None:
+            policy = self._rules.retry.of_queue(queue)
+        context = JobContext(
+            job_id=envelope.job_id,
+            job_type=envelope.job_type,
+            queue=queue,
+            attempt=envelope.attempt,
+            max_attempts=policy.max_attempts,
+            deferrals=envelope.deferrals,
+            priority=envelope.priority,
+            age_ms=max(0, began_ms - envelope.enqueued_at_ms),
+            correlation_id=envelope.correlation_id,
+        )
+        return Attempt(delivery, context, policy, began_ms=began_ms, timeout_ms=timeout_ms)
+
+    def _call(self, handler: Handler, payload: object, attempt: Attempt) -> Outcome | None:
+        """Call the handler; None where its worker closes, and the job goes back."""
+        watch = self.watch if attempt.timeout_ms is not None else None
+        if watch is not None:
+            watch.start(attempt)
+        try:
+            result = handler.function(payload, attempt.context) if handler.wants_context else handler.function(payload)
+            if isinstance(result, CoroutineType):
+                if watch is not None:
+                    watch.stop(attempt)
+                self._loop.run(result, timeout_ms=attempt.timeout_ms)
+        except Abandoned:
+            return None
+        except KeyboardInterrupt as error:
+            if threading.current_thread() is threading.main_thread():
+                self._give_back(attempt, after_ms=0)
+                raise
+            return self._outcome_of(attempt, error)
+        except BaseException as error:  # noqa: BLE001 -- whatever a handler raises, SystemExit too, fails its attempt
+            return self._outcome_of(attempt, error)
+        finally:
+            if watch is not None:
+                watch.stop(attempt)
+        if attempt.timeout_ms is not None and self._now_ms() - attempt.began_ms > attempt.timeout_ms:
+            return self._outcome_of(attempt, self._timed_out(attempt))
+        return DONE
+
+    def _timed_out(self, attempt: Attempt) -> JobTimeoutError:
+        assert attempt.timeout_ms is not None, "only an attempt with a timeout can time out"
+        return JobTimeoutError(f"it took longer than {attempt.timeout_ms / 1000:g} s")
+
+    def _outcome_of(self, attempt: Attempt, error: BaseException) -> Outcome:
+        return outcome_of(
+            error,
+            attempt=attempt.context.attempt,
+            policy=attempt.policy,
+            random_source=self._rules.random_source,
+        )
+
+    def _conclude(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Tell the broker, then everyone else."""
+        if isinstance(outcome, Dead) and self._hooks:
+            self._hooks.tell("dead_lettered", attempt.context, outcome.reason, outcome.error, self._took(attempt))
+        try:
+            self._settle(attempt, outcome)
+        except _CAN_NEVER_WORK as refusal:
+            if isinstance(outcome, Dead):
+                self._settle_failed(attempt, refusal)
+            else:
+                self._conclude(attempt, self._instead(attempt, outcome, refusal))
+        except Exception as error:  # noqa: BLE001 -- an error of our own must not end the worker either
+            self._settle_failed(attempt, error)
+        else:
+            self._concluded(attempt, outcome)
+
+    def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
+        delivery = attempt.delivery
+        if outcome is DONE:
+            delivery.ack()
+        elif isinstance(outcome, Retry):
+            delivery.retry(delivery.envelope.next_attempt(), outcome.delay)
+        elif isinstance(outcome, Hold):
+            top_priority = self._rules.configs[delivery.queue].top_priority
+            delivery.defer(delivery.envelope.deferred(top_priority), outcome.delay)
+        elif isinstance(outcome, Dead):
+            delivery.dead_letter(outcome.reason)
+
+    def _instead(self, attempt: Attempt, outcome: Outcome, refusal: QueueyError) -> Outcome:
+        """Choose another outcome for one that would be refused each time."""
+        if isinstance(outcome, Hold):
+            return failed(
+                refusal,
+                attempt=attempt.context.attempt,
+                policy=attempt.policy,
+                random_source=self._rules.random_source,
+            )
+        error = outcome.error if isinstance(outcome, Retry) else None
+        last = "" if error is None else f"; the last error was {said(error)}"
+        return Dead(f"cannot be tried again: {refusal}{last}", error)
+
+    def _settle_failed(self, attempt: Attempt, error: Exception) -> None:
+        with self._lock:
+            self.settle_failures += 1
+        context = attempt.context
+        log.error(
+            "the broker could not be told what became of job %s (%s) of queue '%s': %s. It will be delivered again",
+            context.job_id,
+            context.job_type,
+            context.queue,
+            said(error),
+            extra=context.log_fields(),
+            exc_info=None if isinstance(error, QueueyError) else error,
+        )
+        if self._hooks:
+            self._hooks.tell("settle_failed", context, error)
+        if not isinstance(error, _GONE):
+            self._give_back(attempt, after_ms=self._rules.settle_backoff_ms)
+
+    def _give_back(self, attempt: Attempt, *, after_ms: int) -> None:
+        try:
+            attempt.delivery.give_back(after=timedelta(milliseconds=after_ms))
+        except QueueyError as error:
+            log.debug("giving back job %s: %s; it goes back with its channel", attempt.context.job_id, error)
+
+    def _took(self, attempt: Attempt) -> float:
+        return max(0, self._now_ms() - attempt.began_ms) / 1000
+
+    def _concluded(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Log what became of a job, and show it to the hooks."""
+        if outcome is DONE:
+            if log.isEnabledFor(logging.DEBUG):
+                self._log(logging.DEBUG, attempt, "done in %g s", self._took(attempt))
+            if self._hooks:
+                self._hooks.tell("succeeded", attempt.context, self._took(attempt))
+        elif isinstance(outcome, Retry):
+            error, seconds = outcome.error, whole_ms(outcome.delay) / 1000
+            self._log(logging.WARNING, attempt, "failed: %s. Tried again in %g s", said(error), seconds, error=error)
+            if self._hooks:
+                delay = timedelta(seconds=seconds)
+                self._hooks.tell("retried", attempt.context, error, delay, self._took(attempt))
+        elif isinstance(outcome, Hold):
+            seconds = whole_ms(outcome.delay) / 1000
+            self._log(logging.INFO, attempt, "deferred by %g s: %s", seconds, outcome.reason or "no reason given")
+            if self._hooks:
+                delay = timedelta(seconds=seconds)
+                self._hooks.tell("deferred", attempt.context, outcome.reason, delay, self._took(attempt))
+        elif isinstance(outcome, Dead):
+            self._log(logging.ERROR, attempt, "dead-lettered: %s", outcome.reason, error=outcome.error)
+
+    def _log(
+        self, level: int, attempt: Attempt, message: str, *values: object, error: BaseException | None = None
+    ) -> None:
+        context = attempt.context
+        log.log(
+            level,
+            "job %s (%s) of queue '%s', attempt %d of %d: %s",
+            context.job_id,
+            context.job_type,
+            context.queue,
+            context.attempt,
+            context.max_attempts,
+            message % values,
+            extra=context.log_fields(),
+            exc_info=error,
+        )

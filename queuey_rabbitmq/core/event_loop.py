@@ -1,0 +1,102 @@
+"""The event loop that a worker's async handlers run on: one thread, started when the first of them is called."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, Any
+
+from queuey_rabbitmq.core.outcomes import JobTimeoutError
+
+if TYPE_CHECKING:
+    import asyncio
+
+JOIN_S = 5.0
+"""How long `close` waits for handlers that were cancelled and do not end."""
+
+
+class Abandoned(BaseException):
+    """A coroutine was cancelled because its worker closes."""
+
+
+class EventLoop:
+    """Runs coroutines for the threads of a worker, each of which waits for its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event
+        self._thread: threading.Thread
+        self._closing = False
+
+    def run(self, coroutine: Coroutine[Any, Any, object], *, timeout_ms: int | None) -> None:
+        """Run a coroutine to its end; raise what it raises, SystemExit included, without ending the loop.
+
+        Raises JobTimeoutError once it was cancelled because it took longer than `timeout_ms`.
+        """
+        import asyncio
+
+        try:
+            future = asyncio.run_coroutine_threadsafe(self._watched(coroutine, timeout_ms), self._started())
+        except BaseException:
+            coroutine.close()
+            raise
+        try:
+            error = future.result()
+        except CancelledError:
+            raise Abandoned from None
+        except BaseException:
+            future.cancel()
+            raise
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the thread. Idempotent; a coroutine may be run again afterwards."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+            self._closing = True
+        if loop is not None:
+            loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(JOIN_S)
+
+    async def _watched(self, coroutine: Coroutine[Any, Any, object], timeout_ms: int | None) -> BaseException | None:
+        import asyncio
+
+        limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
+        try:
+            async with limit:
+                await coroutine
+        except asyncio.CancelledError as error:
+            if self._closing:
+                raise
+            return error
+        except BaseException as error:  # noqa: BLE001 -- SystemExit would end the loop, and every other job on it
+            if limit.expired() and isinstance(error, TimeoutError):
+                assert timeout_ms is not None, "only a limit expires"
+                return JobTimeoutError(f"cancelled, as it took longer than {timeout_ms / 1000:g} s")
+            return error
+        return None
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                ready: Future[asyncio.AbstractEventLoop] = Future()
+                self._closing = False
+                self._thread = threading.Thread(
+                    target=self._serve, args=(ready,), name="queuey worker's event loop", daemon=True
+                )
+                self._thread.start()
+                self._loop = ready.result()
+            return self._loop
+
+    def _serve(self, ready: Future[asyncio.AbstractEventLoop]) -> None:
+        import asyncio
+
+        async def until_stopped() -> None:
+            self._stop = asyncio.Event()
+            ready.set_result(asyncio.get_running_loop())
+            await self._stop.wait()
+
+        asyncio.run(until_stopped())
