@@ -262,7 +262,7 @@ class Channel(DeclaringChannel):
     def basic_get(self, queue: str = "", *, no_ack: bool = False) -> None:
         """basic.get; it renews the queue's lease even when there is nothing."""
         source = self._vhost.accessible_queue(self._named(queue), self.connection)
-        queued = source.get()
+        queued = source.get(no_ack=no_ack)
         if queued is None:
             self._send(events.GetEmpty(self.number))
             return

@@ -199,7 +199,7 @@ class Queue:
             self.drop_expired()
         return queued
 
-    def get(self) -> QueuedMessage | None:
+    def get(self, *, no_ack: bool) -> QueuedMessage | None:  # noqa: ARG002  it matters to quorum queues
         """Take the head for basic.get, which renews the lease."""
         if self.settings.expires_ms is not None:
             self.renew_lease()

@@ -22,7 +22,11 @@ class QuorumQueue(Queue):
 
     def __init__(self, identity: QueueIdentity, host: QueueHost) -> None:
         super().__init__(identity, host)
-        self.ready = QuorumReadyMessages(host.version.quorum_priorities)
+        version = host.version
+        self.ready = QuorumReadyMessages(
+            version.quorum_priorities, counts_properties=version.quorum_nack_counts_as_acquired
+        )
+        self._drops_every_head = version.quorum_priorities == "strict"
         self._is_refusing = False
 
     @property
@@ -55,18 +59,69 @@ class QuorumQueue(Queue):
     def _new(self, message: Message) -> QueuedMessage:
         queued = super()._new(message)
         queued.level = self.ready.level_of(message.properties.priority)
-        if queued.deadline_ms == self._timers.now_ms:
-            queued.deadline_ms += 1  # no TTL is shorter than a millisecond (update_expiry_header)
-        queued.acquired_count = None
         return queued
 
     def run(self) -> None:
         """Drop what is over age at the head, deliver what can be delivered, then look at the limits (checkout)."""
-        self.drop_expired()
-        while self.ready.count and (consumer := self._next_consumer()) is not None:
-            self._deliver(consumer, self.ready.pop())
+        self._drop_over_age(self._timers.now_ms - 1)
+        while self._deliver_ready():
+            self._look_at_limits()
             self.drop_expired()
         self._look_at_limits()
+        # A TTL of 0 leaves the rest of the millisecond to be delivered in (update_expiry_header), and that is over now.
+        self.drop_expired()
+        self._look_at_limits()
+
+    def _deliver_ready(self) -> bool:
+        """Deliver once to whoever has room; return whether a consumer has room again that settles at once.
+
+        A consumer without acknowledgements has its prefetch too: the channel settles for it, after the delivery.
+        """
+        settling_at_once = []
+        while self.ready.count and (consumer := self._next_consumer()) is not None:
+            self._deliver(consumer, self.ready.pop())
+            if consumer.no_ack and consumer.prefetch:
+                settling_at_once.append(consumer)
+            self._drop_over_age(self._timers.now_ms - 1)
+        for consumer in settling_at_once:
+            self.consumers.give_credit(consumer)
+        return bool(settling_at_once)
+
+    def drop_expired(self) -> None:
+        """Drop what is over age at the head, and set the timer for the head that stays."""
+        self._drop_over_age(self._timers.now_ms)
+        self._set_timer()
+
+    def _drop_over_age(self, instant_ms: int) -> None:
+        while (head := self.ready.head()) is not None and _is_over_age(head, instant_ms):
+            if self._drops_every_head:
+                self._drop_every_head(instant_ms)
+                return
+            self.ready.pop()
+            self._dead_letter(head.message, dead_letter.EXPIRED, head.delivery_count)
+
+    def _drop_every_head(self, instant_ms: int) -> None:
+        """Drop what is over age at the head of any level (4.3, expire_batch)."""
+        for level in self.ready.heads():
+            while level and _is_over_age(level[0], instant_ms):
+                dead = self.ready.take_from(level)
+                self._dead_letter(dead.message, dead_letter.EXPIRED, dead.delivery_count)
+
+    def _set_timer(self) -> None:
+        if self._drops_every_head:
+            deadlines = [level[0].deadline_ms for level in self.ready.heads()]
+        else:
+            head = self.ready.head()
+            deadlines = [] if head is None else [head.deadline_ms]
+        soonest = min((deadline for deadline in deadlines if deadline is not None), default=None)
+        if soonest is not None:
+            self._set_ttl_timer(soonest)
+
+    def _ttl_timer_fires(self) -> None:
+        self.ttl_timer = None
+        if self._drops_every_head:
+            self._drop_every_head(self._timers.now_ms)
+        self.run()
 
     def _look_at_limits(self) -> None:
         if not self._is_limited:
@@ -86,8 +141,11 @@ class QuorumQueue(Queue):
 
     # ------------------------------------------------------------------------------------------------ delivery
 
-    def get(self) -> QueuedMessage | None:
-        """Take the head for basic.get; over-age messages go first, for a quorum queue never hands them out."""
+    def get(self, *, no_ack: bool) -> QueuedMessage | None:
+        """Take the head for basic.get; over-age messages go first, for a quorum queue never hands them out.
+
+        With `no_ack` the message is settled at once, which looks at the head again.
+        """
         if self.settings.single_active_consumer:
             raise errors.get_from_single_active_consumer(self.name, self._host.name)
         self.renew_lease()
@@ -95,6 +153,8 @@ class QuorumQueue(Queue):
         if not self.ready.count:
             return None
         queued = self.ready.pop()
+        if no_ack:
+            self.drop_expired()
         self._look_at_limits()
         self._annotate(queued, is_get=True)
         if self._host.observer is not None:
@@ -111,6 +171,8 @@ class QuorumQueue(Queue):
         """Set what the delivery says of earlier ones (rabbit_fifo_client:add_delivery_count_header)."""
         version = self._host.version
         acquired = queued.acquired_count
+        if acquired is None and queued.delivery_count and version.sorts_header_keys:
+            acquired = queued.delivery_count  # it was rejected elsewhere (maybe_set_msg_delivery_count)
         queued.redelivered = bool(acquired)
         headers: Table = {}
         if acquired is not None and version.quorum_nack_counts_as_acquired:
@@ -164,6 +226,8 @@ class QuorumQueue(Queue):
 
     def discard(self, mailbox: Mailbox, pending: list[PendingAck], *, counts: bool) -> None:
         """Dead-letter rejected messages, or drop them without a dead-letter exchange."""
+        if not self._host.version.quorum_nack_counts_as_acquired:
+            counts = self._host.version.sorts_header_keys  # 4.0 counts every rejection, 3.10 none
         for one in pending:
             self._dead_letter(one.queued.message, dead_letter.REJECTED, one.queued.delivery_count + counts)
         self.consumers.settle(mailbox, pending)
@@ -180,6 +244,8 @@ class QuorumQueue(Queue):
         if consumer.mailbox.is_limited:
             raise errors.global_qos_unsupported(self.name, self._host.name)
         super().add_consumer(consumer)
+        if consumer.prefetch:
+            self.consumers.records[consumer.mailbox].credits[consumer.tag] = consumer.prefetch
         self._activate_next()
 
     def remove_consumer(self, consumer: Consumer) -> None:
@@ -242,6 +308,10 @@ class QuorumQueue(Queue):
         if if_empty:
             raise errors.conditional_quorum_delete(self.name, self._host.name, "if-empty")
         return super().delete(if_unused=False, if_empty=False)
+
+
+def _is_over_age(queued: QueuedMessage, instant_ms: int) -> bool:
+    return queued.deadline_ms is not None and queued.deadline_ms <= instant_ms
 
 
 def new_queue(identity: QueueIdentity, host: QueueHost) -> Queue:

@@ -17,12 +17,16 @@ _WEIGHT = 2  # after so many messages in a row, one of the lower class has its t
 
 
 class QuorumReadyMessages:
-    """The ready messages; `priorities` is "none", "two classes" or "strict"."""
+    """The ready messages; `priorities` is "none", "two classes" or "strict".
 
-    __slots__ = ("_levels", "_priorities", "_returned", "_turn", "count", "octets")
+    `octets` is the size of their bodies, with `counts_properties` that of their properties too (4.3, maybe_enqueue).
+    """
 
-    def __init__(self, priorities: str) -> None:
+    __slots__ = ("_counts_properties", "_levels", "_priorities", "_returned", "_turn", "count", "octets")
+
+    def __init__(self, priorities: str, *, counts_properties: bool = False) -> None:
         self._priorities = priorities
+        self._counts_properties = counts_properties
         self._returned: deque[QueuedMessage] = deque()
         self._levels: list[deque[QueuedMessage]] = [deque() for _ in range(_MAX_PRIORITY + 1)]
         self._turn = 0
@@ -49,7 +53,11 @@ class QuorumReadyMessages:
 
     def _added(self, queued: QueuedMessage) -> None:
         self.count += 1
-        self.octets += len(queued.message.body)
+        self.octets += self._size(queued)
+
+    def _size(self, queued: QueuedMessage) -> int:
+        message = queued.message
+        return len(message.body) + (len(message.properties.payload()) if self._counts_properties else 0)
 
     def head(self) -> QueuedMessage | None:
         """Return the message that goes next."""
@@ -68,7 +76,18 @@ class QuorumReadyMessages:
             queued = level.popleft()
             self._turn = 0 if self._turn == _WEIGHT else self._turn + 1
         self.count -= 1
-        self.octets -= len(queued.message.body)
+        self.octets -= self._size(queued)
+        return queued
+
+    def heads(self) -> list[deque[QueuedMessage]]:
+        """Return the messages given back and the levels, what of them is not empty, in the order of taking."""
+        return [level for level in (self._returned, *reversed(self._levels)) if level]
+
+    def take_from(self, level: deque[QueuedMessage]) -> QueuedMessage:
+        """Take the first message of one of `heads`."""
+        queued = level.popleft()
+        self.count -= 1
+        self.octets -= self._size(queued)
         return queued
 
     def _next_level(self) -> deque[QueuedMessage] | None:
