@@ -48,7 +48,7 @@ def dead_lettered(
         properties = _with_x_death(message, reason=reason, queue=queue, keep_cc=keeps_keys, now_ms=now_ms)
     else:
         history = _recorded(message, reason=reason, queue=queue, now_ms=now_ms)
-    return Message(
+    dead = Message(
         message.number,
         exchange,
         message.routing_key if routing_key is None else routing_key,
@@ -59,6 +59,9 @@ def dead_lettered(
         deaths=history,
         delivery_count=delivery_count,
     )
+    dead.died_at_ms = now_ms
+    dead.hops = message.hops + 1 if message.died_at_ms == now_ms else 1
+    return dead
 
 
 def cycle_check(message: Message, reason: str) -> Callable[[str], bool] | None:

@@ -39,6 +39,7 @@ class Message:
 
     `number` stays the same when the message is dead-lettered. `deaths` is None until RabbitMQ 4 dead-letters it; 3.10
     writes the history into the headers. `delivery_count` is how often 4.3 saw it rejected or returned by a close.
+    `hops` is how often it was dead-lettered at the instant `died_at_ms`.
     """
 
     __slots__ = (
@@ -46,8 +47,10 @@ class Message:
         "body",
         "deaths",
         "delivery_count",
+        "died_at_ms",
         "exchange",
         "expiration_ms",
+        "hops",
         "number",
         "other_keys",
         "properties",
@@ -78,6 +81,8 @@ class Message:
         self.bcc = bcc
         self.deaths = deaths
         self.delivery_count = delivery_count
+        self.died_at_ms: int | None = None
+        self.hops = 0
 
     @property
     def routing_keys(self) -> tuple[str, ...]:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from queuey_fake.model.timers import Timers
     from queuey_fake.model.versions import Version
 
+# How often a message may be dead-lettered at one instant. 3.10 turns x-death round and so misses cycles, in which it
+# sends a message round and round without end; in a model that would never return, the message is dropped there.
+MAX_HOPS = 1000
+
 Target = Queue | ReplyConsumer
 Post = Callable[[Callable[[Any], object], Any], None]
 
@@ -112,6 +116,9 @@ class VHost:
             now_ms=self.timers.now_ms,
             version=self.version,
         )
+        if dead.hops > MAX_HOPS:
+            self._report("dropped", dead, queue.name, "a dead-letter cycle without end")
+            return
         targets = self.route(self.exchanges[exchange], dead)
         is_cycle = dead_letter.cycle_check(dead, reason) if targets else None
         has_target = False

@@ -262,3 +262,13 @@ def test_the_message_that_died_is_not_changed() -> None:
     )
     assert (message.exchange, message.deaths, message.expiration_ms) == ("x", None, 100)
     assert (dead.exchange, dead.number, dead.expiration_ms) == ("dx", 1, None)
+
+
+def test_a_cycle_that_3_10_misses_ends_all_the_same(connect: Callable[..., Client]) -> None:
+    client = connect(OLD)
+    client.declare("first", arguments=to("b"))
+    client.declare("b", arguments=to("c", **{"x-message-ttl": 0}))
+    client.declare("c", arguments=to("b", **{"x-message-ttl": 0}))
+    client.publish("first", "m")
+    died(client, "first")
+    assert (client.ready("b"), client.ready("c")) == ([], [])
