@@ -313,12 +313,13 @@ def reply_consumer_set() -> ChannelException:
     return ChannelException(406, "reply consumer already set")
 
 
-def get_from_single_active_consumer(queue: str, vhost: str) -> ChannelException:
-    """Say that a quorum queue with a single active consumer is not for basic.get."""
+def get_from_single_active_consumer(queue: str, vhost: str, *, prints_binary: bool) -> ChannelException:
+    """Say that a quorum queue with a single active consumer is not for basic.get; 4.3 prints its type as a binary."""
+    type_ = printed(b"quorum") if prints_binary else "quorum"
     return ChannelException(
         405,
         f"cannot obtain access to locked {resource('queue', queue, vhost)}. basic.get operations are not supported by "
-        "quorum queues with single active consumer",
+        f"{type_} queues with single active consumer",
     )
 
 

@@ -35,7 +35,7 @@ def published_message(
         properties = properties.replace(reply_to=reply_queue)
     # RabbitMQ 4 makes the message first and reads it then (mc_amqpl): the user is checked last (scenario
     # pub_order_user_vs_expiration), and an expiration of "007" is delivered as "7".
-    makes_container = version.sorts_header_keys
+    makes_container = version.message_containers
     if flags & USER_ID and not makes_container:
         _check_user_id(properties, user)
     ttl_ms = None

@@ -24,7 +24,7 @@ class QuorumQueue(Queue):
         super().__init__(identity, host)
         version = host.version
         self.ready = QuorumReadyMessages(
-            version.quorum_priorities, counts_properties=version.quorum_nack_counts_as_acquired
+            version.quorum_priorities, counts_properties=version.quorum_bytes_count_properties
         )
         self._drops_every_head = version.quorum_priorities == "strict"
         self._is_refusing = False
@@ -147,7 +147,9 @@ class QuorumQueue(Queue):
         With `no_ack` the message is settled at once, which looks at the head again.
         """
         if self.settings.single_active_consumer:
-            raise errors.get_from_single_active_consumer(self.name, self._host.name)
+            raise errors.get_from_single_active_consumer(
+                self.name, self._host.name, prints_binary=self._host.version.quorum_type_is_printed_as_binary
+            )
         self.renew_lease()
         self.drop_expired()
         if not self.ready.count:
@@ -171,7 +173,7 @@ class QuorumQueue(Queue):
         """Set what the delivery says of earlier ones (rabbit_fifo_client:add_delivery_count_header)."""
         version = self._host.version
         acquired = queued.acquired_count
-        if acquired is None and queued.delivery_count and version.sorts_header_keys:
+        if acquired is None and queued.delivery_count and version.message_containers:
             acquired = queued.delivery_count  # it was rejected elsewhere (maybe_set_msg_delivery_count)
         queued.redelivered = bool(acquired)
         headers: Table = {}
@@ -227,7 +229,7 @@ class QuorumQueue(Queue):
     def discard(self, mailbox: Mailbox, pending: list[PendingAck], *, counts: bool) -> None:
         """Dead-letter rejected messages, or drop them without a dead-letter exchange."""
         if not self._host.version.quorum_nack_counts_as_acquired:
-            counts = self._host.version.sorts_header_keys  # 4.0 counts every rejection, 3.10 none
+            counts = self._host.version.message_containers  # 4.0 counts every rejection, 3.10 none
         for one in pending:
             self._dead_letter(one.queued.message, dead_letter.REJECTED, one.queued.delivery_count + counts)
         self.consumers.settle(mailbox, pending)

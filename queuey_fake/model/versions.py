@@ -40,6 +40,9 @@ class Version:
     quorum_default_delivery_limit: int | None
     quorum_priorities: str  # "none", "two classes", "strict"
     quorum_sac_priority_takes_over: bool
+    quorum_bytes_count_properties: bool  # x-max-length-bytes limits properties and bodies (rabbit_fifo:maybe_enqueue)
+    quorum_type_is_printed_as_binary: bool  # in the refusal of basic.get beside a single active consumer
+    message_containers: bool  # a message is made before the user is checked; its expiration is delivered as understood
     sorts_header_keys: bool
     cancel_examines_priority_head: bool
     max_message_size: int  # octets
@@ -87,6 +90,9 @@ _V3_10 = Version(
     quorum_default_delivery_limit=None,
     quorum_priorities="none",
     quorum_sac_priority_takes_over=False,
+    quorum_bytes_count_properties=False,
+    quorum_type_is_printed_as_binary=False,
+    message_containers=False,
     sorts_header_keys=False,
     cancel_examines_priority_head=False,
     max_message_size=134_217_728,
@@ -125,6 +131,7 @@ _V4_0 = replace(
     quorum_default_delivery_limit=20,
     quorum_priorities="two classes",
     quorum_sac_priority_takes_over=True,
+    message_containers=True,
     sorts_header_keys=True,
     cancel_examines_priority_head=True,
     max_message_size=16_777_216,
@@ -153,6 +160,8 @@ _V4_3 = replace(
     queue_master_locator="denied",
     empty_queue_type_is_default=True,
     quorum_nack_counts_as_acquired=True,
+    quorum_bytes_count_properties=True,
+    quorum_type_is_printed_as_binary=True,
     quorum_priorities="strict",
     min_frame_max=8192,
     refuses_overlong_body=True,

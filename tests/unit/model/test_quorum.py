@@ -139,10 +139,53 @@ def test_a_single_active_consumer_of_higher_priority_takes_over_once_nothing_is_
     assert client.delivered() == [("high", "b")]
 
 
-def test_basic_get_is_not_for_a_queue_with_a_single_active_consumer(client: Client) -> None:
+@pytest.mark.parametrize(("version", "type_"), [("3.10", "quorum"), ("4.0", "quorum"), ("4.3", '<<"quorum">>')])
+def test_basic_get_is_not_for_a_queue_with_a_single_active_consumer(
+    connect: Callable[..., Client], version: str, type_: str
+) -> None:
+    client = connect(version)
     client.declare("q", arguments={**QUORUM, "x-single-active-consumer": True})
     client.channel.basic_get("q")
-    assert client.heard()[-1].code == 405
+    said = client.heard()[-1]
+    assert said.code == 405
+    assert said.text.endswith(f"operations are not supported by {type_} queues with single active consumer")
+
+
+@pytest.mark.parametrize(("version", "left"), [("4.0", ["abc"]), ("4.3", [])])
+def test_a_limit_in_bytes_counts_properties_in_4_3(
+    connect: Callable[..., Client], version: str, left: list[str]
+) -> None:
+    client = connect(version)
+    client.declare("q", arguments={**QUORUM, "x-max-length-bytes": 4})
+    client.publish("q", "abc")
+    assert client.ready("q") == left
+
+
+def test_a_consumer_without_acknowledgements_has_its_prefetch_and_loses_its_turn(client: Client) -> None:
+    client.declare("q", arguments=QUORUM)
+    client.consume("q", "settles at once", prefetch=1, no_ack=True)
+    client.consume("q", "settles itself", prefetch=9)
+    client.publish("q", "1", "2", "3")
+    assert [tag for tag, _ in client.delivered()] == ["settles at once", "settles itself", "settles at once"]
+
+
+def test_a_message_rejected_elsewhere_counts_as_delivered_before(client: Client) -> None:
+    client.declare("q", arguments=QUORUM)
+    client.declare("work", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"})
+    client.publish("work", "a")
+    client.get("work", ack=False)
+    client.channel.basic_reject(1, requeue=False)
+    got = client.get("q")
+    assert got.redelivered is True
+    assert client.headers(got)["x-acquired-count"] == 1
+
+
+def test_in_4_3_the_expired_head_of_any_level_goes(client: Client) -> None:
+    client.declare("q", arguments=QUORUM)
+    client.publish("q", "high", priority=9)
+    client.publish("q", "low", priority=0, expiration="100")
+    client.wait(100)
+    assert client.ready("q") == ["high"]
 
 
 def test_a_channel_wide_limit_is_refused(connect: Callable[..., Client]) -> None:
