@@ -156,7 +156,10 @@ class Channel(DeclaringChannel):
         transaction = self._current_transaction()
         self._transaction = Transaction()
         is_accepted = True
-        for message, queues, mandatory in transaction.publishes:
+        for message, routed, mandatory in transaction.publishes:
+            queues = routed
+            if self._version.tx_looks_for_queues_at_commit:
+                queues = [queue for one in routed if (queue := self._vhost.queues.get(one.name)) is not None]
             is_accepted = self._deliver_to_queues(message, queues, mandatory=mandatory) and is_accepted
         for settlement in transaction.settlements:
             self._carry_out(settlement.verb, settlement.pending, counts=settlement.counts)

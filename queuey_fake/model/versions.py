@@ -43,6 +43,7 @@ class Version:
     quorum_bytes_count_properties: bool  # x-max-length-bytes limits properties and bodies (rabbit_fifo:maybe_enqueue)
     quorum_type_is_printed_as_binary: bool  # in the refusal of basic.get beside a single active consumer
     message_containers: bool  # a message is made before the user is checked; its expiration is delivered as understood
+    tx_looks_for_queues_at_commit: bool  # else at publish (rabbit_channel:deliver_to_queues)
     sorts_header_keys: bool
     cancel_examines_priority_head: bool
     max_message_size: int  # octets
@@ -93,6 +94,7 @@ _V3_10 = Version(
     quorum_bytes_count_properties=False,
     quorum_type_is_printed_as_binary=False,
     message_containers=False,
+    tx_looks_for_queues_at_commit=True,
     sorts_header_keys=False,
     cancel_examines_priority_head=False,
     max_message_size=134_217_728,
@@ -132,6 +134,7 @@ _V4_0 = replace(
     quorum_priorities="two classes",
     quorum_sac_priority_takes_over=True,
     message_containers=True,
+    tx_looks_for_queues_at_commit=False,
     sorts_header_keys=True,
     cancel_examines_priority_head=True,
     max_message_size=16_777_216,

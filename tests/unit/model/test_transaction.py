@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,6 +93,20 @@ def test_closing_before_commit_gives_back_what_was_acked(tx: Client) -> None:
     tx.channel.basic_ack(1)
     tx.channel.close()
     assert tx.ready("q") == ["a"]
+
+
+@pytest.mark.parametrize(("version", "returns"), [("3.10", 1), ("4.0", 0)])
+def test_only_3_10_returns_at_commit_what_was_routed_to_a_queue_that_is_gone(
+    connect: Callable[..., Client], version: str, returns: int
+) -> None:
+    client = connect(version)
+    client.declare("q")
+    client.channel.tx_select()
+    client.publish("q", "a", mandatory=True)
+    client.stranger().channel.queue_delete("q")
+    client.heard()
+    client.channel.tx_commit()
+    assert [type(said) for said in client.heard()] == [events.Return] * returns + [events.TxCommitOk]
 
 
 def test_a_full_queue_fails_the_commit(tx: Client) -> None:
