@@ -65,7 +65,11 @@ class VHost:
         return name in self.exchanges
 
     def route(self, exchange: Exchange, message: Message) -> list[Target]:
-        """Return the queues that get the message, each once, in the order of their names (rabbit_exchange:route)."""
+        """Return the queues that get the message, each once, in the order in which they get it (rabbit_exchange:route).
+
+        That is by their names: backwards, but forwards from RabbitMQ 4 on where an exchange other than the default
+        one leads to them (the lists on the way are turned round three or four times).
+        """
         if not exchange.name:
             if not message.other_keys and (queue := self.queues.get(message.routing_key)) is not None:
                 return [queue]
@@ -81,11 +85,12 @@ class VHost:
                     seen.add(name)
                     if name in self.exchanges:
                         work.append(self.exchanges[name])
-        return [self.queues[name] for name in sorted(found, key=octets_of)]
+        in_order = sorted(found, key=octets_of, reverse=not self.version.message_containers)
+        return [self.queues[name] for name in in_order]
 
     def _route_by_name(self, message: Message) -> list[Target]:
         targets: list[Target] = []
-        for key in sorted(set(message.routing_keys), key=octets_of):
+        for key in sorted(set(message.routing_keys), key=octets_of, reverse=True):
             if (queue := self.queues.get(key)) is not None:
                 targets.append(queue)
             elif key.startswith(direct_reply.PREFIX) and (consumer := self.replies.at(key)) is not None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -149,3 +150,20 @@ def test_what_is_rabbitmqs_own_is_refused(client: Client, call: object, text: st
     client.declare("q")
     call(client.channel)  # type: ignore[operator]  # a case
     assert client.heard()[-1].text == f"ACCESS_REFUSED - {text}"
+
+
+@pytest.mark.parametrize(
+    ("version", "exchange_", "order"),
+    [("3.10", "", "ba"), ("4.3", "", "ba"), ("3.10", "amq.fanout", "ba"), ("4.3", "amq.fanout", "ab")],
+)
+def test_queues_get_a_message_in_an_order_of_their_names(
+    connect: Callable[..., Client], version: str, exchange_: str, order: str
+) -> None:
+    client = connect(version)
+    for queue in "ab":
+        client.declare(queue)
+        client.channel.queue_bind(queue, "amq.fanout")
+        client.consume(queue, queue)
+    client.heard()
+    client.publish("a", "m", exchange=exchange_, headers={"CC": ["b"]})
+    assert [tag for tag, _ in client.delivered()] == list(order)
