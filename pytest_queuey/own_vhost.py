@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 
 
 class VhostPool:
-    """Virtual hosts of one server, each used by one test."""
+    """Virtual hosts of one server, each used by one test.
+
+    The next ones are made while tests run: a node waits for its disk as it makes and deletes them. Those that earlier
+    tests have left are deleted by the way, so a long run stays small; who owns the server deletes the rest at the end.
+    """
 
     def __init__(self, server: RealServer, node: BrokerNode, *, prefix: str) -> None:
         self._server = server
@@ -28,21 +33,30 @@ class VhostPool:
         self._numbers = itertools.count(1)
         self._fresh: list[str] = []
         self._used: list[str] = []
+        self._maker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="queuey-vhosts")
+        self._coming: Future[list[str]] | None = None
 
     def take(self) -> OwnVhost:
-        """Return an empty virtual host.
-
-        When new ones have to be made, those that earlier tests have left are deleted: a long run stays small. Who
-        owns the server deletes what is left at the end.
-        """
-        if not self._fresh:
-            used, self._used = self._used, []
-            self._node.delete_vhosts(used)
-            fresh = [f"{self._prefix}{next(self._numbers)}" for _ in range(self._node.control.batch)]
-            self._node.make_vhosts(fresh, user=self._server.user)
-            self._fresh = fresh
+        """Return an empty virtual host."""
+        if self._coming is None and len(self._fresh) <= self._node.control.batch // 2:
+            used = self._used.copy()
+            self._used.clear()
+            self._coming = self._maker.submit(self._make, used)
+        if not self._fresh and self._coming is not None:
+            coming, self._coming = self._coming, None
+            self._fresh = coming.result()
         name = self._fresh.pop(0)
         return OwnVhost(name, self._server.vhost_url(name), self._node, self._used)
+
+    def close(self) -> None:
+        """Wait until no virtual host is being made: then whoever deletes them finds them all."""
+        self._maker.shutdown()
+
+    def _make(self, used: list[str]) -> list[str]:
+        fresh = [f"{self._prefix}{next(self._numbers)}" for _ in range(self._node.control.batch)]
+        self._node.make_vhosts(fresh, user=self._server.user)
+        self._node.delete_vhosts(used)
+        return fresh
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,9 @@ class RealBroker:
 
     def close(self) -> None:
         """End what this process has started, and delete the virtual hosts of the run on what it has not."""
+        ready, self._ready = self._ready, None
+        if ready is not None and ready.vhosts is not None:
+            ready.vhosts.close()
         started, self._started = self._started, None
         if started is None:
             return

@@ -35,6 +35,9 @@ SEARCHED: Final = (
 _WRAPPER: Final = "rabbitmq-script-wrapper"
 _SOCKET_PATH_LIMIT: Final = 100
 """Bytes; a socket file's path may have 104 on macOS and 108 on Linux."""
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 -- mkdtemp makes a private folder in it
+_ROOM_IN_MEMORY: Final = 1 << 30
+"""Bytes; a container's /dev/shm usually has 64 MB, which a broker would fill."""
 _STARTED_WITHIN: Final = 10.0
 _ENDED_WITHIN: Final = 10.0
 # A test broker shares its machine with the tests: one scheduler, no busy waiting, a small process table.
@@ -164,11 +167,22 @@ class LocalProgress:
 
 
 def _make_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="queuey-rabbitmq-"))
-    if len(os.fsencode(folder)) + len("/control") <= _SOCKET_PATH_LIMIT:
-        return folder
-    folder.rmdir()
-    return Path(tempfile.mkdtemp(prefix="queuey-rabbitmq-", dir="/tmp"))
+    for base in (_memory(), None, "/tmp"):  # noqa: S108 -- mkdtemp makes a private folder in it
+        folder = Path(tempfile.mkdtemp(prefix="queuey-rabbitmq-", dir=base))
+        if len(os.fsencode(folder)) + len("/control") <= _SOCKET_PATH_LIMIT:
+            return folder
+        folder.rmdir()
+    raise SourceError(f"the path of a socket file would be too long in {folder.parent}")
+
+
+def _memory() -> str | None:
+    """Return a folder in memory, if there is one with room: what is thrown away need not wait for a disk's fsync."""
+    if "TMPDIR" in os.environ:
+        return None
+    with contextlib.suppress(OSError):
+        if os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free >= _ROOM_IN_MEMORY:
+            return _SHARED_MEMORY
+    return None
 
 
 def _write_files(folder: Path, node: int, distribution: int, epmd: int) -> dict[str, str]:

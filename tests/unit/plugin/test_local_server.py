@@ -124,7 +124,28 @@ def test_a_long_folder_for_temporary_files_does_not_break_the_control_socket(
 ) -> None:
     long = tmp_path / ("d" * 100)
     long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
     monkeypatch.setattr(local.tempfile, "tempdir", str(long))
     server = started(executable(tmp_path / "rabbitmq-server", "exec sleep 1000"))
     assert len(os.fsencode(str(server.server.folder))) < 100
     assert list(long.iterdir()) == []
+
+
+def test_its_folder_is_in_memory_where_there_is_room_unless_tmpdir_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Callable[[Path], LocalServer]
+) -> None:
+    path = executable(tmp_path / "rabbitmq-server", "exec sleep 1000")
+    memory, disk = tmp_path / "m", tmp_path / "d"
+    for folder in (memory, disk):
+        folder.mkdir()
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(local.tempfile, "tempdir", str(disk))
+    monkeypatch.setattr(local, "_SOCKET_PATH_LIMIT", 1000)
+    monkeypatch.setattr(local, "_ROOM_IN_MEMORY", 0)
+    monkeypatch.setattr(local, "_SHARED_MEMORY", str(memory))
+    assert Path(str(started(path).server.folder)).parent == memory
+    monkeypatch.setattr(local, "_ROOM_IN_MEMORY", 1 << 60)
+    assert Path(str(started(path).server.folder)).parent == disk
+    monkeypatch.setattr(local, "_ROOM_IN_MEMORY", 0)
+    monkeypatch.setenv("TMPDIR", str(disk))
+    assert Path(str(started(path).server.folder)).parent == disk
