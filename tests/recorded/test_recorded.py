@@ -6,26 +6,9 @@ from typing import Any
 
 import pytest
 
-from queuey_fake.clock import ManualClock
-from queuey_fake.engine import Engine
-from queuey_fake.model.broker import Broker
+from queuey_fake import FakeBroker
 from queuey_fake.model.versions import VERSIONS
-from queuey_fake.wire.server import Server
 from tests.recorded.player import SETTLE_MS, Player
-
-
-class FakeOnAPort:
-    """The model behind its port, with a clock that the player moves."""
-
-    def __init__(self, version: str) -> None:
-        self.clock = ManualClock()
-        broker = Broker(version=version, permit={"transient_nonexcl_queues"}, now_ms=self.clock.now_ms())
-        self.server = Server(Engine(broker, self.clock))
-        self.url = self.server.url
-
-    def advance(self, seconds: float) -> None:
-        self.server.take_in()
-        self.clock.advance(seconds)
 
 
 def transcripts() -> list[Any]:
@@ -40,11 +23,8 @@ def transcripts() -> list[Any]:
 
 @pytest.mark.parametrize(("version", "transcript"), transcripts())
 def test_the_fake_answers_as_rabbitmq_did(version: str, transcript: dict[str, Any]) -> None:
-    world = FakeOnAPort(version)
-    try:
-        answers = Player(world, transcript.get("settle_ms", SETTLE_MS)).play(transcript["steps"])
-    finally:
-        world.server.close()
+    with FakeBroker(version, permit={"transient_nonexcl_queues"}) as broker:
+        answers = Player(broker, transcript.get("settle_ms", SETTLE_MS)).play(transcript["steps"])
     steps = enumerate(zip(transcript["steps"], answers, strict=True))
     got = {f"{number} {step['op']}": {"result": result, "events": events} for number, (step, (result, events)) in steps}
     expected = {

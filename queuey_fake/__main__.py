@@ -1,0 +1,66 @@
+"""A RabbitMQ for development: `python -m queuey_fake --port 5672`.
+
+Owns the command line and the life of the process. The broker lives on real time, or with `--clock virtual` on a time
+that somebody moves over HTTP (`control`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from collections.abc import Sequence
+
+from queuey_fake.clock import ManualClock, SystemClock
+from queuey_fake.control import ControlServer
+from queuey_fake.model.versions import VERSIONS, version_named
+from queuey_fake.service import Service
+
+DEFAULT_PORT = 5672
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until SIGINT or SIGTERM."""
+    options = _parse(arguments)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    clock = ManualClock() if options.clock == "virtual" else SystemClock()
+    with Service(options.version, permit=options.permit, clock=clock, host=options.host, port=options.port) as service:
+        print(f"RabbitMQ {version_named(options.version).release} (imitated) at {service.url}", flush=True)  # noqa: T201  a program for people
+        if options.control is None:
+            stop.wait()
+            return 0
+        with ControlServer(service, port=options.control) as control:
+            print(f"control at {control.url}", flush=True)  # noqa: T201  a program for people
+            stop.wait()
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m queuey_fake", description="A faithful RabbitMQ in memory.")
+    parser.add_argument("--host", default="127.0.0.1", help="interface to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, help="AMQP port, 0 for a free one (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--version", choices=tuple(VERSIONS), default="4.3", help="which RabbitMQ to imitate (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--permit",
+        action="append",
+        default=[],
+        metavar="FEATURE",
+        help="a deprecated feature to permit, as in rabbitmq.conf: transient_nonexcl_queues",
+    )
+    parser.add_argument(
+        "--clock", choices=("real", "virtual"), default="real", help="what time it lives by (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--control", type=int, metavar="PORT", help="HTTP port for control on 127.0.0.1, 0 for a free one"
+    )
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
