@@ -44,10 +44,13 @@ class QuorumQueue(Queue):
     # ------------------------------------------------------------------------------------------------ arrival
 
     def publish(self, message: Message) -> bool:
-        """Take a message; return False while the queue refuses them. It takes one more than its limit says."""
+        """Take a message; return False while the queue refuses them. It takes one more than its limit says.
+
+        Dead letters are never refused, for it is the publishing channels that hold back (untracked_enqueue).
+        """
         if self.is_deleted:
             return True
-        if self._is_refusing:
+        if self._is_refusing and not message.hops:
             self._refuse(message)
             return False
         self.ready.append(self._new(message))

@@ -209,3 +209,13 @@ def test_closing_a_channel_gives_back_and_counts(client: Client) -> None:
     other.get("q", ack=False)
     other.channel.close()
     assert client.headers(client.get("q")) == {"x-acquired-count": 1, "x-delivery-count": 1}
+
+
+def test_a_full_queue_refuses_no_dead_letters(client: Client) -> None:
+    client.declare("q", arguments={**QUORUM, "x-max-length": 0, "x-overflow": "reject-publish"})
+    client.declare("work", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"})
+    client.publish("q", "a", "b")
+    client.publish("work", "c")
+    client.get("work", ack=False)
+    client.channel.basic_reject(1, requeue=False)
+    assert client.ready("q") == ["a", "c"]
