@@ -38,6 +38,8 @@ _SOCKET_PATH_LIMIT: Final = 100
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 -- mkdtemp makes a private folder in it
 _ROOM_IN_MEMORY: Final = 1 << 30
 """Bytes; a container's /dev/shm usually has 64 MB, which a broker would fill."""
+_PORTS: Final = range(20_000, 32_000)
+"""Below those that systems give to outgoing connections: such a one could take the port while the server boots."""
 _STARTED_WITHIN: Final = 10.0
 _ENDED_WITHIN: Final = 10.0
 # A test broker shares its machine with the tests: one scheduler, no busy waiting, a small process table.
@@ -222,11 +224,14 @@ def _write_files(folder: Path, node: int, distribution: int, epmd: int) -> dict[
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
+    ports: list[int] = []
+    candidates = secrets.SystemRandom().sample(_PORTS, len(_PORTS))
+    while len(ports) < count:
+        port = candidates.pop()
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            ports.append(port)
+    return ports
 
 
 def _first_line(stream: IO[bytes] | None) -> str:
