@@ -7,27 +7,46 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from queuey_rabbitmq.core.job_context import JobContext
+
 if TYPE_CHECKING:
     from queuey_rabbitmq.core.delivery import Delivery
-    from queuey_rabbitmq.core.job_context import JobContext
     from queuey_rabbitmq.core.retry import RetryPolicy
 
 
 class Attempt:
-    """A delivery with its context and policy."""
+    """A delivery, the policy that holds for its job, and the time."""
 
-    __slots__ = ("_claim", "began_ms", "context", "delivery", "policy", "timeout_ms")
+    __slots__ = ("_claim", "_context", "began_ms", "delivery", "policy", "timeout_ms")
 
     def __init__(
-        self, delivery: Delivery, context: JobContext, policy: RetryPolicy, *, began_ms: int, timeout_ms: int | None
+        self, delivery: Delivery, policy: RetryPolicy, *, began_ms: int, timeout_ms: int | None = None
     ) -> None:
         self.delivery = delivery
-        self.context = context
         self.policy = policy
         self.began_ms = began_ms
         """By the backend's clock."""
         self.timeout_ms = timeout_ms
         self._claim = None if timeout_ms is None else threading.Lock()
+        self._context: JobContext | None = None
+
+    @property
+    def context(self) -> JobContext:
+        """Return what handlers, hooks and the log may know; made when the first of them asks."""
+        if self._context is None:
+            envelope = self.delivery.envelope
+            self._context = JobContext(
+                job_id=envelope.job_id,
+                job_type=envelope.job_type,
+                queue=self.delivery.queue,
+                attempt=envelope.attempt,
+                max_attempts=self.policy.max_attempts,
+                deferrals=envelope.deferrals,
+                priority=envelope.priority,
+                age_ms=max(0, self.began_ms - envelope.enqueued_at_ms),
+                correlation_id=envelope.correlation_id,
+            )
+        return self._context
 
     def claim(self) -> bool:
         """Tell whether the caller may settle it: the first who asks, its thread or the watch over its time."""

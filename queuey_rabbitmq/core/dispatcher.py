@@ -27,7 +27,6 @@ from queuey_rabbitmq.core.errors import (
     UnknownQueueError,
 )
 from queuey_rabbitmq.core.event_loop import Abandoned, EventLoop
-from queuey_rabbitmq.core.job_context import JobContext
 from queuey_rabbitmq.core.outcomes import DONE, Dead, Hold, JobTimeoutError, Outcome, Retry, failed, outcome_of, said
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from queuey_rabbitmq.core.handlers import Handler, RetryRules
     from queuey_rabbitmq.core.hooks import HookChain
     from queuey_rabbitmq.core.queue_config import QueueConfig
-    from queuey_rabbitmq.core.retry import RandomSource, RetryPolicy
+    from queuey_rabbitmq.core.retry import RandomSource
 
 log = logging.getLogger("queuey_rabbitmq.worker")
 
@@ -79,23 +78,24 @@ class Dispatcher:
         began_ms = self._now_ms()
         handler = self._handlers.get(envelope.job_type)
         if handler is None:
-            reason = f"no handler for job type {envelope.job_type!r}"
-            self._conclude(self._attempt(delivery, None, began_ms), Dead(reason))
+            attempt = Attempt(delivery, self._rules.retry.of_queue(delivery.queue), began_ms=began_ms)
+            self._conclude(attempt, Dead(f"no handler for job type {envelope.job_type!r}"))
             return
         try:
             payload = envelope.decode(handler.job_type.payload)
         except Exception as error:  # noqa: BLE001 -- a model's own code may run here, and raise anything
-            self._conclude(self._attempt(delivery, None, began_ms), Dead(str(error) or said(error), error))
+            attempt = Attempt(delivery, self._rules.retry.of_queue(delivery.queue), began_ms=began_ms)
+            self._conclude(attempt, Dead(str(error) or said(error), error))
             return
         policy = self._rules.retry.of_job(handler.job_type, delivery.queue)
         if handler.choose_retry is not None:
             try:
                 policy = handler.choose_retry(payload) or policy
             except Exception as error:  # noqa: BLE001 -- the handler's code; its choice failing fails the attempt
-                attempt = self._attempt(delivery, policy, began_ms)
+                attempt = Attempt(delivery, policy, began_ms=began_ms)
                 self._conclude(attempt, self._outcome_of(attempt, error))
                 return
-        attempt = self._attempt(delivery, policy, began_ms, timeout_ms=handler.timeout_ms)
+        attempt = Attempt(delivery, policy, began_ms=began_ms, timeout_ms=handler.timeout_ms)
         if self._hooks:
             self._hooks.tell("started", attempt.context)
         outcome = self._call(handler, payload, attempt)
@@ -114,25 +114,6 @@ class Dispatcher:
                 extra=attempt.context.log_fields(),
             )
             self._conclude(attempt, self._outcome_of(attempt, self._timed_out(attempt)))
-
-    def _attempt(
-        self, delivery: Delivery, policy: RetryPolicy | None, began_ms: int, *, timeout_ms: int | None = None
-    ) -> Attempt:
-        envelope, queue = delivery.envelope, delivery.queue
-        if policy is None:
-            policy = self._rules.retry.of_queue(queue)
-        context = JobContext(
-            job_id=envelope.job_id,
-            job_type=envelope.job_type,
-            queue=queue,
-            attempt=envelope.attempt,
-            max_attempts=policy.max_attempts,
-            deferrals=envelope.deferrals,
-            priority=envelope.priority,
-            age_ms=max(0, began_ms - envelope.enqueued_at_ms),
-            correlation_id=envelope.correlation_id,
-        )
-        return Attempt(delivery, context, policy, began_ms=began_ms, timeout_ms=timeout_ms)
 
     def _call(self, handler: Handler, payload: object, attempt: Attempt) -> Outcome | None:
         """Call the handler; None where its worker closes, and the job goes back."""
@@ -168,7 +149,7 @@ class Dispatcher:
     def _outcome_of(self, attempt: Attempt, error: BaseException) -> Outcome:
         return outcome_of(
             error,
-            attempt=attempt.context.attempt,
+            attempt=attempt.delivery.envelope.attempt,
             policy=attempt.policy,
             random_source=self._rules.random_source,
         )
@@ -206,7 +187,7 @@ class Dispatcher:
         if isinstance(outcome, Hold):
             return failed(
                 refusal,
-                attempt=attempt.context.attempt,
+                attempt=attempt.delivery.envelope.attempt,
                 policy=attempt.policy,
                 random_source=self._rules.random_source,
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -43,18 +42,14 @@ class Hooks:
         """See that the broker could not be told what became of a job; it will be delivered again."""
 
 
-class HookChain:
-    """Tells everyone who wants to see."""
+class HookChain(tuple[Hooks, ...]):
+    """Everyone who wants to see; false where nobody does."""
 
-    def __init__(self, hooks: Iterable[Hooks]) -> None:
-        self._hooks = tuple(hooks)
-
-    def __bool__(self) -> bool:
-        return bool(self._hooks)
+    __slots__ = ()
 
     def tell(self, what: str, *about: Any) -> None:
         """Call the method `what` of each."""
-        for hooks in self._hooks:
+        for hooks in self:
             try:
                 getattr(hooks, what)(*about)
             except Exception:

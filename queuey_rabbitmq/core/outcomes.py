@@ -85,7 +85,7 @@ def outcome_of(error: BaseException, *, attempt: int, policy: RetryPolicy, rando
     if isinstance(error, Deferred):
         return Hold(error.delay, error.reason)
     if isinstance(error, Fatal):
-        return Dead(f"fatal: {said(error)}", error)
+        return Dead(f"fatal: {error}" if type(error) is Fatal and error.args else f"fatal: {said(error)}", error)
     return failed(error, attempt=attempt, policy=policy, random_source=random_source)
 
 
