@@ -80,10 +80,17 @@ class PikaLink:
         self._turns = Turns(driven)
         self._loop = IOLoop()
         # A daemon, so that a program which ends without closing ends; what it has said by then is sent at exit.
-        self._thread = threading.Thread(target=self._work, name=f"queuey link {self._broker.address}", daemon=True)
+        thread = threading.Thread(target=self._work, name=f"queuey link {self._broker.address}", daemon=True)
         self._state = _State.RUNNING
         _open_links.add(self)
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # no more threads, or the interpreter is ending
+            self._state = _State.CLOSED
+            _open_links.discard(self)
+            self._loop.close()
+            raise BackendError(f"the link to {self._broker.address} cannot start its I/O thread: {error}") from error
+        self._thread = thread
 
     def now_ms(self) -> int:
         """Return the wall clock in ms since the epoch, as the application sees it."""
@@ -211,7 +218,6 @@ class PikaLink:
             self._finish(death)
         finally:
             _open_links.discard(self)
-            self._loop.deactivate_poller()
             self._loop.close()
 
     def _round(self) -> None:

@@ -312,6 +312,19 @@ def test_closing_on_the_io_thread_does_not_wait_for_itself(recorder: Any) -> Non
     assert not recorder.link._thread.is_alive()
 
 
+def test_a_link_that_gets_no_thread_says_so(make_link: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    link = make_link("amqp://127.0.0.1:1")
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(BackendError, match="cannot start its I/O thread"):
+        link.attach(None)
+    monkeypatch.undo()
+    with pytest.raises(ShutDownError):
+        link.run(print)
+
+
 def test_a_link_that_was_never_attached_closes() -> None:
     PikaLink(LinkSettings(url="amqp://127.0.0.1:1")).close(1_000)
 
