@@ -19,6 +19,8 @@ from queuey_fake.model.ready import ReadyMessages
 from queuey_fake.model.timers import Timer, Timers
 from queuey_fake.model.versions import Version
 
+_PERSISTENT = 2  # delivery mode
+
 _WHAT_HAPPENS = {
     dead_letter.EXPIRED: "expired",
     dead_letter.REJECTED: "rejected",
@@ -43,6 +45,9 @@ class QueueHost(Protocol):
 
     def queue_stopped(self, queue: Queue) -> None:
         """Hear that the queue is gone."""
+
+    def queue_crashed(self, queue: Queue) -> None:
+        """Hear that the queue crashed, and put another in its place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,16 +98,22 @@ class Queue:
             self._refuse(message)
             return False
         queued = self._new(message)
-        observer = self._host.observer
         if self.consumers.active and (consumer := self._next_consumer()) is not None:
-            if observer is not None:
+            if self.ready.count and not consumer.no_ack and self._host.version.sac_failover_waits_for_event:
+                return self._crash(message)
+            if self._host.observer is not None:
                 self._report("queued", message)
             self._deliver(consumer, queued)
-            return True
+        else:
+            self._enqueue(queued)
+        return True
+
+    def _enqueue(self, queued: QueuedMessage) -> None:
+        message = queued.message
         if message.delivery_count and self._host.version.redelivered_if_delivery_count:
             queued.redelivered = True  # not when handed over directly (scenario dlx_redelivered_reject_late_consumer)
         self.ready.append(queued)
-        if observer is not None:
+        if self._host.observer is not None:
             self._report("queued", message)
         has_dropped = self._drops_head and self._drop_overflow()
         # Only these let an expired message be the head unnoticed; a plain publish onto a queue that is not empty does
@@ -112,7 +123,34 @@ class Queue:
                 self.drop_expired()
         elif has_dropped and self.ready.count != 1:
             self.drop_expired()
-        return True
+
+    def _crash(self, message: Message) -> bool:
+        """Die of a message that could go to a consumer past others, as 3.10 does (attempt_delivery).
+
+        Return True for a transient message, which was confirmed before.
+        """
+        if self._host.observer is not None:
+            self._report("lost", message, "the queue crashed")
+        self._host.queue_crashed(self)
+        return not self._is_kept(message)
+
+    def _is_kept(self, message: Message) -> bool:
+        return self.identity.properties.durable and message.properties.delivery_mode == _PERSISTENT
+
+    def abandon(self) -> list[QueuedMessage]:
+        """End this incarnation of the queue; return what the next one recovers, in order."""
+        self._end()
+        everything = sorted([*self.ready, *self.unacked()], key=lambda queued: (-queued.level, queued.sequence))
+        return [queued for queued in everything if self._is_kept(queued.message)]
+
+    def recover(self, messages: list[QueuedMessage]) -> None:
+        """Take the messages over that outlived another incarnation of the queue; they count as delivered."""
+        for queued in messages:
+            self._sequence += 1
+            queued.sequence = self._sequence
+            queued.redelivered = True
+            self.ready.append(queued)
+        self.drop_expired()
 
     def _new(self, message: Message) -> QueuedMessage:
         settings = self.settings
@@ -381,15 +419,18 @@ class Queue:
 
     def stop(self) -> None:
         """End the queue. Nothing in it is dead-lettered."""
+        self._end()
+        if self._host.observer is not None:
+            for queued in [*self.ready, *self.unacked()]:
+                self._report("lost", queued.message, "the queue is gone")
+        self._host.queue_stopped(self)
+
+    def _end(self) -> None:
         self.is_deleted = True
         for timer in (self.ttl_timer, self.lease_timer):
             if timer is not None:
                 self._timers.cancel(timer)
         self.ttl_timer = self.lease_timer = None
-        if self._host.observer is not None:
-            for queued in [*self.ready, *self.unacked()]:
-                self._report("lost", queued.message, "the queue is gone")
-        self._host.queue_stopped(self)
 
     def unacked(self) -> list[QueuedMessage]:
         """Return what is delivered and not settled, by channel and in order of delivery."""

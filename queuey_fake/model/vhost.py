@@ -200,6 +200,16 @@ class VHost:
         """Take a queue out that is gone, with its bindings, and tell the channels that know it."""
         del self.queues[queue.name]
         self._unbind_destination(Destination("queue", queue.name))
+        self._tell_of_end(queue)
+
+    def queue_crashed(self, queue: Queue) -> None:
+        """Put another queue in the place of one that crashed: the persistent messages stay, the consumers do not."""
+        outlived = queue.abandon()
+        self._tell_of_end(queue)
+        self.queues[queue.name] = new_queue(queue.identity, self)
+        self.queues[queue.name].recover(outlived)
+
+    def _tell_of_end(self, queue: Queue) -> None:
         consumers = [*queue.consumers.active]
         for record in queue.consumers.records.values():
             consumers += record.blocked

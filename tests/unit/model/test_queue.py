@@ -416,3 +416,26 @@ def test_after_a_cancel_the_next_active_consumer_is_served_at_once_from_rabbitmq
     client.heard()
     client.channel.basic_cancel("first")
     assert client.delivered() == served
+
+
+@pytest.mark.parametrize(
+    ("delivery_mode", "confirm", "left"), [(2, events.Nack(1, 3), ["a", "b"]), (1, events.Ack(1, 3), [])]
+)
+def test_3_10_crashes_of_a_publish_after_such_a_cancel_and_keeps_what_is_persistent(
+    connect: Callable[..., Client], delivery_mode: int, confirm: events.Event, left: list[str]
+) -> None:
+    client = connect("3.10")
+    client.declare("q", arguments={"x-single-active-consumer": True})
+    client.channel.confirm_select()
+    first, second = client.another(2), client.another(3)
+    first.consume("q", "first", prefetch=1)
+    second.consume("q", "second", prefetch=1)
+    client.publish("q", "a", "b", delivery_mode=delivery_mode)
+    first.channel.basic_cancel("first")
+    client.heard()
+    client.publish("q", "c", delivery_mode=delivery_mode)
+    assert client.heard() == [confirm, events.Cancel(3, "second")]
+    assert client.ready("q") == left
+    first.channel.basic_ack(1)
+    assert client.heard() == []
+    assert all(client.get("q").redelivered for _ in left)
