@@ -162,6 +162,20 @@ def test_each_test_sees_an_empty_broker_and_its_backends_are_closed(run_pytest: 
     run_pytest.runpytest_inprocess().assert_outcomes(passed=3)
 
 
+def test_the_url_of_the_fake_reaches_the_same_broker(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        """
+        from queuey_rabbitmq import QueueConfig, RabbitMqBackend
+
+        def test_it(queuey_broker):
+            with RabbitMqBackend.connect(queuey_broker.url) as backend:
+                backend.declare([QueueConfig("emails")])
+            assert queuey_broker.queue("emails").ready == 0
+        """
+    )
+    run_pytest.runpytest_inprocess().assert_outcomes(passed=1)
+
+
 def test_the_fake_runs_under_xdist(run_pytest: pytest.Pytester) -> None:
     run_pytest.makepyfile(
         """
