@@ -109,6 +109,13 @@ class ServerConnection:
         self.is_finished = True
         self._end()
 
+    def fail(self) -> None:
+        """End the connection as RabbitMQ does when one of its processes crashed."""
+        if self.phase in (Phase.OPENING, Phase.RUNNING):
+            self.refuse(errors.internal_error(), 0, 0)
+            self.take_events()
+        self.crash()
+
     # ------------------------------------------------------------------------------------------------ input
 
     def receive(self, octets: bytes) -> None:
