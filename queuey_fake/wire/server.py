@@ -251,7 +251,7 @@ class Server:
         client.received_s = time.monotonic()
         try:
             client.connection.receive(octets)
-        except Exception:
+        except Exception:  # noqa: BLE001  the boundary between one client and all others; it is logged
             # A fault of ours is what a crash is to RabbitMQ: it ends this connection and nobody else's.
             _log.exception("serving the client at %s failed; its connection is closed", client.socket)
             client.connection.fail()
