@@ -1,0 +1,357 @@
+"""A worker that runs in threads: how many jobs at a time, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_queuey.contract.broker_door import BrokerDoor
+from queuey_rabbitmq import (
+    BackendError,
+    ConsumerCancelledError,
+    Envelope,
+    Job,
+    Producer,
+    Queue,
+    QueueSet,
+    RabbitMqBackend,
+    Worker,
+    job,
+)
+
+TIMEOUT_S = 10
+
+
+class Work(QueueSet, prefix="running"):
+    some = Queue(prefetch=4)
+    other = Queue(prefetch=2)
+
+
+@job(Work.some)
+class Do(Job[Work]):
+    number: int
+
+
+@job(Work.other)
+class DoOther(Job[Work]):
+    number: int
+
+
+class Gate:
+    """A handler whose jobs wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.running: list[int] = []
+        self.most = 0
+        self.done: list[int] = []
+        self.changed = threading.Condition()
+        self.is_open = False
+
+    def handle(self, job: Do) -> None:
+        with self.changed:
+            self.running.append(job.number)
+            self.most = max(self.most, len(self.running))
+            self.changed.notify_all()
+            assert self.changed.wait_for(lambda: self.is_open, TIMEOUT_S)
+            self.running.remove(job.number)
+            self.done.append(job.number)
+            self.changed.notify_all()
+
+    def open(self) -> None:
+        with self.changed:
+            self.is_open = True
+            self.changed.notify_all()
+
+    def wait_for_running(self, count: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.running) == count, TIMEOUT_S), self.running
+
+    def wait_for_done(self, count: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.done) == count, TIMEOUT_S), self.done
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def make_worker(backend: RabbitMqBackend, gate: Gate) -> Callable[..., Worker[Work]]:
+    def make(**how: Any) -> Worker[Work]:
+        worker = Worker(backend, Work, **how)
+        worker.register(Do, gate)
+        return worker
+
+    return make
+
+
+@pytest.fixture
+def producer(backend: RabbitMqBackend) -> Producer[Work]:
+    return Producer(backend, Work)
+
+
+MakeWorker = Callable[..., Worker[Work]]
+Start = Callable[..., Any]
+
+
+def test_no_more_jobs_run_at_a_time_than_the_concurrency_says(
+    producer: Producer[Work], make_worker: MakeWorker, gate: Gate, start: Start
+) -> None:
+    producer.enqueue_many([Do(n) for n in range(12)])
+    running = start(make_worker(concurrency=3))
+    gate.wait_for_running(3)
+    gate.open()
+    gate.wait_for_done(12)
+    running.shut_down()
+    assert gate.most == 3
+    assert sorted(gate.done) == list(range(12))
+
+
+def test_the_concurrency_is_the_sum_of_the_prefetches_unless_it_is_given(
+    producer: Producer[Work], make_worker: MakeWorker, gate: Gate, start: Start
+) -> None:
+    producer.enqueue_many([Do(n) for n in range(12)])
+    start(make_worker(only=[Work.some]))
+    gate.wait_for_running(4)
+    gate.open()
+    gate.wait_for_done(12)
+    assert gate.most == 4
+
+
+def test_shutdown_waits_for_what_runs_and_runs_what_was_pulled_and_nothing_is_lost(
+    producer: Producer[Work], make_worker: MakeWorker, gate: Gate, start: Start, door: BrokerDoor
+) -> None:
+    producer.enqueue_many([Do(n) for n in range(10)])
+    running = start(make_worker(concurrency=2))
+    gate.wait_for_running(2)
+    running.worker.shutdown()
+    assert not running.ended.done()
+    gate.open()
+    running.ended.result(TIMEOUT_S)
+    queued = door.depth(Work.some.name)
+    assert queued is not None
+    assert len(gate.done) + queued == 10
+    assert set(range(4)) <= set(gate.done)  # the prefetch is 4: two ran, two were pulled
+    assert queued > 0
+    assert running.worker.settle_failures == 0
+
+
+def test_after_the_grace_what_still_runs_goes_back_to_the_broker(
+    producer: Producer[Work], make_worker: MakeWorker, gate: Gate, start: Start, door: BrokerDoor
+) -> None:
+    producer.enqueue_many([Do(n) for n in range(6)])
+    running = start(make_worker(concurrency=2))
+    gate.wait_for_running(2)
+    running.shut_down(grace=0)
+    assert gate.running == [0, 1]
+    assert door.depth(Work.some.name) == 6
+    gate.open()
+    gate.wait_for_done(2)
+
+
+def test_an_outcome_that_comes_after_the_grace_is_counted_as_untold(
+    producer: Producer[Work], make_worker: MakeWorker, gate: Gate, start: Start
+) -> None:
+    producer.enqueue(Do(1))
+    running = start(make_worker(concurrency=1))
+    gate.wait_for_running(1)
+    thread = next(thread for thread in threading.enumerate() if thread.name == "queuey worker 1")
+    running.shut_down(grace=0)
+    gate.open()
+    thread.join(TIMEOUT_S)
+    assert running.worker.settle_failures == 1
+
+
+def test_shutdown_before_run_makes_run_return_at_once(
+    producer: Producer[Work], make_worker: MakeWorker, gate: Gate, door: BrokerDoor
+) -> None:
+    producer.enqueue(Do(1))
+    worker = make_worker()
+    worker.shutdown()
+    worker.run()
+    worker.run(burst=True)
+    assert gate.running == gate.done == []
+    assert door.depth(Work.some.name) == 1
+
+
+def test_shutdown_ends_an_idle_worker_and_leaves_the_backend_open_unless_asked(
+    make_worker: MakeWorker, start: Start, producer: Producer[Work], backend: RabbitMqBackend
+) -> None:
+    start(make_worker()).shut_down()
+    producer.enqueue(Do(1))
+    start(make_worker(only=[Work.other]), close_backend=True).shut_down()
+    with pytest.raises(Exception, match="closed"):
+        producer.enqueue(Do(2))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_shuts_down_a_worker_that_runs_in_the_main_thread(
+    producer: Producer[Work], backend: RabbitMqBackend, number: signal.Signals, door: BrokerDoor
+) -> None:
+    before = signal.getsignal(number)
+    done = []
+    worker = Worker(backend, Work, concurrency=1)
+
+    @worker.handler(Do)
+    def do(job: Do) -> None:
+        os.kill(os.getpid(), number)
+        done.append(job.number)
+
+    producer.enqueue(Do(1))
+    worker.run()
+    assert done == [1]
+    assert door.depth(Work.some.name) == 0
+    assert signal.getsignal(number) == before
+
+
+def test_a_second_signal_ends_the_grace(producer: Producer[Work], make_worker: MakeWorker, gate: Gate) -> None:
+    producer.enqueue(Do(1))
+
+    def interrupt() -> None:
+        gate.wait_for_running(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    # Two signals of one kind may come as one, as long as the first has not been taken.
+    threading.Thread(target=interrupt, daemon=True).start()
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    make_worker(concurrency=1).run()
+    timer.join()
+    assert gate.running == [1]
+    gate.open()
+
+
+@pytest.mark.parametrize("raised", [SystemExit(1), KeyboardInterrupt()])
+def test_a_handler_that_wants_the_process_to_end_fails_its_attempt_and_the_worker_lives(
+    producer: Producer[Work], backend: RabbitMqBackend, start: Start, raised: BaseException, dead_letters: Any
+) -> None:
+    done = threading.Event()
+    worker = Worker(backend, Work, concurrency=1)
+
+    @worker.handler(Do)
+    def do(job: Do) -> None:
+        if job.number == 1:
+            raise raised
+        done.set()
+
+    producer.enqueue_many([Do(1), Do(2)])
+    running = start(worker)
+    assert done.wait(TIMEOUT_S)
+    running.shut_down()
+    [(envelope, reason)] = dead_letters(Work.some)
+    assert envelope.decode(Do) == Do(1)
+    assert type(raised).__name__ in reason
+
+
+def test_a_queue_given_twice_is_consumed_once_and_others_stay_untouched(
+    producer: Producer[Work], backend: RabbitMqBackend, door: BrokerDoor
+) -> None:
+    done = []
+    producer.enqueue_many([Do(1), Do(2)])
+    producer.enqueue(DoOther(3))
+    worker = Worker(backend, Work, only=[Work.some, Work.some])
+    worker.register(Do, done.append)
+    worker.register(DoOther, done.append)
+    with worker:
+        assert worker.step(timeout=5)
+        look = door.depth(Work.other.name)
+        worker.run(burst=True)
+    assert done == [Do(1), Do(2)]
+    assert look == door.depth(Work.other.name) == 1
+
+
+@pytest.mark.queuey_broker("fake")
+def test_a_queue_given_twice_has_one_consumer(
+    backend: RabbitMqBackend, queuey_broker: Any, producer: Producer[Work]
+) -> None:
+    with Worker(backend, Work, only=[Work.some, Work.some]) as worker:
+        worker.step()
+        assert {view.name: view.consumers for view in queuey_broker.queues() if "dead" not in view.name} == {
+            Work.some.name: 1,
+            Work.other.name: 0,
+        }
+
+
+def test_a_queue_that_goes_away_under_its_consumer_is_an_error_that_names_it(
+    queuey_broker: Any, make_worker: MakeWorker, gate: Gate, start: Start, door: BrokerDoor
+) -> None:
+    from queuey_rabbitmq import RabbitMqOptions
+
+    backend = queuey_broker.backend(RabbitMqOptions(reconnect=None))
+    producer = Producer(backend, Work)
+    producer.enqueue(DoOther(1))
+    worker = Worker(backend, Work)
+    handled = threading.Event()
+    worker.register(DoOther, lambda _: handled.set())
+    running = start(worker)
+    assert handled.wait(TIMEOUT_S)
+    door.delete(Work.some.name)
+    with pytest.raises(ConsumerCancelledError, match=f"queue '{Work.some.name}'"):
+        running.ended.result(TIMEOUT_S)
+
+
+def test_a_backend_that_is_closed_under_its_worker_is_an_error(
+    backend: RabbitMqBackend, make_worker: MakeWorker, start: Start, producer: Producer[Work], gate: Gate
+) -> None:
+    producer.enqueue(Do(1))
+    running = start(make_worker(concurrency=2))
+    gate.wait_for_running(1)
+    gate.open()
+    gate.wait_for_done(1)
+    backend.close()
+    with pytest.raises(Exception, match="queue 'running"):
+        running.ended.result(TIMEOUT_S)
+
+
+def test_a_worker_says_which_jobs_it_has_no_handler_for(
+    make_worker: MakeWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_worker().run(burst=True)
+    assert "no handler for do_other; such jobs will be dead-lettered" in caplog.text
+    caplog.clear()
+    make_worker(only=[Work.some]).run(burst=True)
+    assert "no handler" not in caplog.text
+
+
+def test_a_burst_handles_everything_that_is_ready_and_what_its_jobs_enqueue(
+    producer: Producer[Work], backend: RabbitMqBackend
+) -> None:
+    done = []
+    worker = Worker(backend, Work)
+
+    @worker.handler(Do)
+    def do(job: Do) -> None:
+        done.append(job.number)
+        if job.number < 20:
+            producer.enqueue(Do(job.number + 10))
+
+    producer.enqueue_many([Do(n) for n in range(10)])
+    worker.run(burst=True)
+    assert sorted(done) == list(range(30))
+
+
+def test_a_job_of_another_program_that_knows_more_fields_is_handled(
+    backend: RabbitMqBackend, producer: Producer[Work]
+) -> None:
+    done = []
+    worker = Worker(backend, Work)
+    worker.register(Do, done.append)
+    backend.publish(
+        Envelope(
+            job_id=uuid.uuid4(), job_type="do", queue=Work.some.name, enqueued_at_ms=0, payload={"number": 1, "new": 2}
+        )
+    )
+    worker.run(burst=True)
+    assert done == [Do(1)]
+
+
+def test_errors_of_a_lost_backend_are_backend_errors() -> None:
+    assert issubclass(ConsumerCancelledError, BackendError)
