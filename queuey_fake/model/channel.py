@@ -44,6 +44,7 @@ class Channel(DeclaringChannel):
         self._transaction: Transaction | None = None
         self._prefetch_count = 0
         self._reply_consumer: ReplyConsumer | None = None
+        self._held_back: list[events.Deliver] | None = None
         self._known_queues: dict[Queue, None] = {}
 
     def release(self) -> None:
@@ -152,9 +153,13 @@ class Channel(DeclaringChannel):
 
     @method(90, 20)
     def tx_commit(self) -> None:
-        """tx.commit: all publishes first, then the settlements."""
+        """tx.commit: all publishes first, then the settlements.
+
+        What the channel itself is delivered comes after the reply, and not at all where that closes the channel.
+        """
         transaction = self._current_transaction()
         self._transaction = Transaction()
+        self._held_back = []
         is_accepted = True
         for message, routed, mandatory in transaction.publishes:
             queues = routed
@@ -163,9 +168,12 @@ class Channel(DeclaringChannel):
             is_accepted = self._deliver_to_queues(message, queues, mandatory=mandatory) and is_accepted
         for settlement in transaction.settlements:
             self._carry_out(settlement.verb, settlement.pending, counts=settlement.counts)
+        held_back, self._held_back = self._held_back, None
         if not is_accepted:
             raise errors.partial_tx_completion()
         self._send(events.TxCommitOk(self.number))
+        for delivery in held_back:
+            self._send(delivery)
 
     @method(90, 30)
     def tx_rollback(self) -> None:
@@ -347,18 +355,20 @@ class Channel(DeclaringChannel):
     def _send_delivery(
         self, consumer_tag: str, delivery_tag: int, message: Message, properties: Properties, *, is_redelivered: bool
     ) -> None:
-        self._send(
-            events.Deliver(
-                self.number,
-                consumer_tag,
-                delivery_tag,
-                is_redelivered,
-                message.exchange,
-                message.routing_key,
-                properties,
-                message.body,
-            )
+        delivery = events.Deliver(
+            self.number,
+            consumer_tag,
+            delivery_tag,
+            is_redelivered,
+            message.exchange,
+            message.routing_key,
+            properties,
+            message.body,
         )
+        if self._held_back is None:
+            self._send(delivery)
+        else:
+            self._held_back.append(delivery)
 
     def consumer_gone(self, consumer: Consumer) -> None:
         """Hear that the queue of a consumer is gone; the client is told if it understands that."""

@@ -116,6 +116,25 @@ def test_a_full_queue_fails_the_commit(tx: Client) -> None:
     assert tx.heard()[-1].text == "PRECONDITION_FAILED - partial tx completion"
 
 
+def test_deliveries_come_after_the_reply(tx: Client) -> None:
+    tx.consume("q", "t")
+    tx.heard()
+    tx.publish("q", "a")
+    tx.channel.tx_commit()
+    assert [type(said) for said in tx.heard()] == [events.TxCommitOk, events.Deliver]
+
+
+def test_a_commit_that_fails_delivers_nothing_to_the_channel(tx: Client) -> None:
+    tx.declare("full", arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    tx.consume("q", "t")
+    tx.heard()
+    tx.publish("q", "a")
+    tx.publish("full", "b")
+    tx.channel.tx_commit()
+    assert [type(said) for said in tx.heard()] == [events.ChannelClose]
+    assert tx.ready("q") == ["a"]
+
+
 def test_a_channel_is_in_one_mode(tx: Client) -> None:
     tx.channel.confirm_select()
     assert tx.heard()[-1].text == "PRECONDITION_FAILED - cannot switch from tx to confirm mode"
