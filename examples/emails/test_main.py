@@ -34,7 +34,7 @@ def test_the_story_in_memory_takes_more_than_a_minute_of_its_time_and_a_moment_o
 ) -> None:
     begun = time.perf_counter()
     main.main([])
-    assert time.perf_counter() - begun < 1
+    assert time.perf_counter() - begun < 10  # a moment, on a machine however busy; waiting would take over a minute
     lines = told(capsys.readouterr().out)
     assert [what for _, what in lines if not any(line in what for line in STORY)] == []
     assert [at for at, _ in lines] == [0, 0, 12, 24, 36, 36, 48, 48, 48, 53, 75, 75]
