@@ -1,5 +1,8 @@
 """Which brokers tests run on, and what is said where a real one cannot be had."""
 
+import socket
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -121,6 +124,35 @@ def test_the_error_says_of_every_source_why_it_is_not_there(
             f"  docker: no Docker answers at unix://{tmp_path}/docker.sock: *",
         ]
     )
+
+
+def test_auto_takes_the_first_source_that_is_there_and_the_header_says_which(
+    run_pytest: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def header(*options: str) -> str:
+        result = run_pytest.runpytest_inprocess("--queuey-broker=all", "--collect-only", *options)
+        return next(line.partition("; ")[2] for line in result.outlines if line.startswith("queuey: "))
+
+    docker = tmp_path / "d"
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(docker))
+        daemon.listen()
+        daemon_thread = threading.Thread(target=answer_one_ping, args=(daemon,), daemon=True)
+        daemon_thread.start()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{docker}")
+        server = f"--queuey-rabbitmq-server={sys.executable}"
+        assert header(server, "--queuey-rabbitmq-url=amqp://h") == "the real RabbitMQ is the one at amqp://h:5672"
+        assert header(server) == f"the real RabbitMQ is a private server, {sys.executable}"
+        image = "--queuey-rabbitmq-image=rabbitmq:3.13"
+        assert header(NO_REAL_ONE[1], image) == f"the real RabbitMQ is a container of rabbitmq:3.13 at unix://{docker}"
+        daemon_thread.join(10)
+
+
+def answer_one_ping(daemon: socket.socket) -> None:
+    connection, _ = daemon.accept()
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK")
+    connection.close()
 
 
 def test_a_url_that_refuses_connections_is_an_error_and_no_reason_to_take_another_source(
