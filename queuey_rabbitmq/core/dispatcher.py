@@ -27,7 +27,19 @@ from queuey_rabbitmq.core.errors import (
     UnknownQueueError,
 )
 from queuey_rabbitmq.core.event_loop import Abandoned, EventLoop
-from queuey_rabbitmq.core.outcomes import DONE, Dead, Hold, JobTimeoutError, Outcome, Retry, failed, outcome_of, said
+from queuey_rabbitmq.core.outcomes import (
+    DONE,
+    Dead,
+    Fatal,
+    Hold,
+    JobTimeoutError,
+    Outcome,
+    Retry,
+    Retryable,
+    failed,
+    outcome_of,
+    said,
+)
 
 if TYPE_CHECKING:
     from queuey_rabbitmq.core.backend import Backend
@@ -258,5 +270,6 @@ class Dispatcher:
             context.max_attempts,
             message % values,
             extra=context.log_fields(),
-            exc_info=error,
+            # What a handler says on purpose needs no traceback, unless it has a cause.
+            exc_info=None if isinstance(error, Retryable | Fatal) and error.__cause__ is None else error,
         )
