@@ -6,19 +6,22 @@ import pytest
 
 from pytest_queuey.contract.broker_door import BrokerDoor, DoorRefusedError
 from pytest_queuey.contract.surroundings import (
+    PATIENCE,
     QUICK,
     MakeBackend,
     MakeJob,
     Surroundings,
+    in_thread,
     take_one,
     work_off,
 )
 from queuey_rabbitmq.core.backend import Backend
-from queuey_rabbitmq.core.errors import DeclareRefusedError, QueueNameTooLongError
+from queuey_rabbitmq.core.errors import DeclareRefusedError, QueueNameTooLongError, UnroutableError
 from queuey_rabbitmq.core.queue_config import QueueConfig
 
 LONGEST_HOLD_SUFFIX = ".deferred.2147483647"
 MAX_NAME_BYTES = 255
+IN_FLIGHT = 500
 
 
 class Refusals(Surroundings):
@@ -112,3 +115,15 @@ class Refusals(Surroundings):
         backend = backend_factory(QUICK.replace(dead_suffix="." + "d" * 240))
         with pytest.raises(QueueNameTooLongError, match=r"d{240}"):
             backend.declare([QueueConfig(queue_name.ljust(20, "x"))])
+
+    def test_publishes_in_flight_fail_from_the_moment_on_that_their_queue_is_deleted(
+        self, door: BrokerDoor, backend: Backend, queue: QueueConfig, new_job: MakeJob
+    ) -> None:
+        futures = [backend.publish_nowait(new_job(number)) for number in range(IN_FLIGHT)]
+        deletion = in_thread(door.delete, queue.name)
+        futures += [backend.publish_nowait(new_job(number)) for number in range(IN_FLIGHT)]
+        deletion.result(PATIENCE)
+        futures += [backend.publish_nowait(new_job(number)) for number in range(10)]
+        failures = [type(future.exception(PATIENCE)) for future in futures]
+        arrived = failures.index(UnroutableError)
+        assert failures == [type(None)] * arrived + [UnroutableError] * (len(futures) - arrived)
