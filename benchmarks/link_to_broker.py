@@ -7,6 +7,7 @@ Prints medians of interleaved repetitions as rates and ratios; only the ratios m
 
 import sys
 import uuid
+from collections.abc import Callable
 
 import pika
 from bare_socket import BareSocket
@@ -64,7 +65,7 @@ def publish(broker: Broker, repetitions: int) -> None:
         for _ in range(BLOCKING_COUNT):
             broker.channel.basic_publish("", QUEUE, BODY, properties, mandatory=True)
 
-    def then_purged(count: int, work) -> float:
+    def then_purged(count: int, work: Callable[[], object]) -> float:
         rate = rate_of(count, work)
         broker.channel.queue_purge(QUEUE)
         return rate
@@ -96,7 +97,7 @@ def consume(broker: Broker, repetitions: int) -> None:
                 if taken == COUNT:
                     break
 
-    def filled(work) -> float:
+    def filled(work: Callable[[], object]) -> float:
         broker.bare.publish_confirmed(QUEUE, BODY, count=COUNT, window=1000)
         rate = rate_of(COUNT, work)
         broker.channel.queue_purge(QUEUE)

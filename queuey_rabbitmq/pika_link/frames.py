@@ -42,16 +42,28 @@ def _short(value: str) -> bytes:
     return bytes((len(encoded),)) + encoded  # raises over 255 bytes, and pika then says so
 
 
-def encode_publish(  # noqa: C901, PLR0912, PLR0915 -- one branch for each of AMQP's properties, in its order
-    channel: int, routing_key: str, properties: Properties, body: bytes
-) -> bytes:
+def encode_publish(channel: int, routing_key: str, properties: Properties, body: bytes) -> bytes:
     """Return the frames of a mandatory publish to the default exchange, its body in one frame.
 
     Raises anything for values that are not of AMQP's types.
     """
+    flags, fields = _property_list(properties)
+    key = _short(routing_key)
+    size = len(body)
+    method = _frame(FRAME_METHOD, channel, len(PUBLISH_DEFAULT_EXCHANGE) + len(key) + 1)
+    header = _header(FRAME_HEADER, channel, len(fields) + 14, BASIC, 0, size, flags)
+    frames = method + PUBLISH_DEFAULT_EXCHANGE + key + MANDATORY + b"\xce" + header + fields + b"\xce"
+    if size:
+        frames += _frame(FRAME_BODY, channel, size) + body + b"\xce"
+    return frames
+
+
+def _property_list(  # noqa: C901, PLR0912 -- one branch for each of AMQP's properties, in its order
+    p: Properties,
+) -> tuple[int, bytes]:
+    """Return the flags of the properties that are set, and their values."""
     flags = 0
     fields = b""
-    p = properties
     if p.content_type is not None:
         flags |= 0x8000
         fields += _short(p.content_type)
@@ -96,14 +108,7 @@ def encode_publish(  # noqa: C901, PLR0912, PLR0915 -- one branch for each of AM
     if p.cluster_id is not None:
         flags |= 0x0004
         fields += _short(p.cluster_id)
-    key = _short(routing_key)
-    size = len(body)
-    method = _frame(FRAME_METHOD, channel, len(PUBLISH_DEFAULT_EXCHANGE) + len(key) + 1)
-    header = _header(FRAME_HEADER, channel, len(fields) + 14, BASIC, 0, size, flags)
-    frames = method + PUBLISH_DEFAULT_EXCHANGE + key + MANDATORY + b"\xce" + header + fields + b"\xce"
-    if size:
-        frames += _frame(FRAME_BODY, channel, size) + body + b"\xce"
-    return frames
+    return flags, fields
 
 
 class Incomplete(Exception):  # noqa: N818 -- not an error: the rest has not been read yet
