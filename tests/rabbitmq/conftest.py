@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -120,6 +123,42 @@ def operator(rabbitmq_url: str) -> Iterator[pika.adapters.blocking_connection.Bl
     connection = pika.BlockingConnection(pika.URLParameters(rabbitmq_url))
     yield connection.channel()
     connection.close()
+
+
+class BlackHole:
+    """A way to the broker in which, once it `swallows`, everything is lost without a sign."""
+
+    def __init__(self, host: str, port: int, stack: contextlib.ExitStack) -> None:
+        self.swallows = threading.Event()
+        self._target = (host, port)
+        self._stack = stack
+        self._server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        stack.callback(self._server.shutdown, socket.SHUT_RDWR)
+        self.port = self._server.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._server.accept()
+                far = socket.create_connection(self._target)
+                for source, sink in ((near, far), (far, near)):
+                    self._stack.callback(source.close)
+                    threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                if not self.swallows.is_set():
+                    sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def black_hole(rabbitmq_url: str) -> Iterator[BlackHole]:
+    parameters = pika.URLParameters(rabbitmq_url)
+    with contextlib.ExitStack() as stack:
+        yield BlackHole(parameters.host, parameters.port, stack)
 
 
 @pytest.fixture

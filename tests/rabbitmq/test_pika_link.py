@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from queue import Empty
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -45,15 +46,15 @@ from queuey_rabbitmq.pika_link import stream
 DESCRIPTORS = Path("/proc/self/fd")
 
 
-def publish(channel: int, queue: str, body: bytes = b"{}", **properties: Any) -> None:
+def publish(channel: int, queue: str, body: bytes = b"{}", **properties: Any) -> Publish:
     return Publish(channel, queue, Properties(**properties), body)
 
 
-def declare(channel: int, queue: str, **arguments: Any) -> None:
+def declare(channel: int, queue: str, **arguments: Any) -> DeclareQueue:
     return DeclareQueue(channel=channel, queue=queue, arguments=arguments)
 
 
-def consume(channel: int, queue: str, prefetch: int = 10) -> None:
+def consume(channel: int, queue: str, prefetch: int = 10) -> Consume:
     return Consume(channel=channel, queue=queue, consumer_tag="tag", prefetch=prefetch)
 
 
@@ -69,7 +70,7 @@ def confirmed(probe: Any, channel: int, last: int) -> None:
         open_numbers -= covered
 
 
-def count(operator: Any, queue: str) -> None:
+def count(operator: Any, queue: str) -> int:
     return operator.queue_declare(queue, passive=True).method.message_count
 
 
@@ -81,10 +82,11 @@ def soon(look: Callable[[], int], expected: int) -> bool:
     return look() == expected
 
 
-def with_url(url: str, **parts: Any) -> None:
+def with_url(url: str, **parts: Any) -> str:
     split = urlsplit(url)
     user, password = parts.pop("login", (split.username, split.password))
-    return urlunsplit(split._replace(netloc=f"{user}:{password}@{split.hostname}:{split.port}", **parts))
+    port = parts.pop("port", split.port)
+    return urlunsplit(split._replace(netloc=f"{user}:{password}@{split.hostname}:{port}", **parts))
 
 
 # --------------------------------------------------------------------------------------------------- connecting
@@ -499,6 +501,50 @@ def test_aborting_ends_a_close_that_is_under_way(probe: Any) -> None:
 
     probe.in_turn(step)
     assert (probe.next().stage, probe.events.empty()) == ("closing", True)
+
+
+def test_a_close_that_nothing_answers_is_ended_by_an_abort(
+    make_probe: Any, rabbitmq_url: str, black_hole: Any, queue: str
+) -> None:
+    probe = make_probe(with_url(rabbitmq_url, port=black_hole.port))
+    assert isinstance(probe.connect(), ConnectionOpened)
+    channel = probe.open_channel()
+    black_hole.swallows.set()
+    probe.send(publish(channel, queue, b"x" * 10_000_000))
+    probe.in_turn(probe.connection.close)
+    with pytest.raises(Empty):
+        probe.events.get(timeout=0.2)
+    start = time.monotonic()
+    probe.in_turn(probe.connection.abort)
+    assert probe.next().stage == "closing"
+    assert time.monotonic() - start < 2
+
+
+def test_closing_the_link_drops_in_time_what_does_not_answer(
+    make_probe: Any, rabbitmq_url: str, black_hole: Any, queue: str
+) -> None:
+    threads = threading.active_count()
+    probe = make_probe(with_url(rabbitmq_url, port=black_hole.port))
+    assert isinstance(probe.connect(), ConnectionOpened)
+    black_hole.swallows.set()
+    probe.send(OpenChannel(1))
+    start = time.monotonic()
+    probe.link.close(300)
+    assert 0.2 < time.monotonic() - start < 2
+    assert not probe.link._thread.is_alive()
+    assert soon(threading.active_count, threads)
+
+
+def test_a_broker_that_falls_silent_is_noticed_by_its_heartbeats(
+    make_probe: Any, rabbitmq_url: str, black_hole: Any
+) -> None:
+    """pika looks every heartbeat + 5 seconds, so that the second look finds it: 12 seconds here."""
+    probe = make_probe(with_url(rabbitmq_url, port=black_hole.port), heartbeat=1)
+    assert isinstance(probe.connect(), ConnectionOpened)
+    black_hole.swallows.set()
+    lost = probe.events.get(timeout=20)
+    assert (lost.stage, lost.code) == ("open", 0)
+    assert "missed heartbeats" in lost.text
 
 
 def test_closing_the_link_closes_what_is_open(probe: Any, queue: str, operator: Any) -> None:
