@@ -90,6 +90,13 @@ def queue_type_of(arguments: Table) -> str:
     return field.value if field and field.value else "classic"
 
 
+def check_server_named(arguments: Table) -> None:
+    """Raise ChannelException where RabbitMQ makes up no name for the type of queue (is_server_named_allowed)."""
+    queue_type = queue_type_of(arguments)
+    if queue_type in _MODULES and queue_type != "classic":
+        raise errors.server_named_queue_of_type(_MODULES[queue_type])
+
+
 def check_queue_type(arguments: Table, *, queue: str, vhost: str, version: Version) -> str:
     """Return the type of queue that the arguments ask for. Raises ChannelException for one that there is not."""
     arguments = _with_queue_type(arguments, version)

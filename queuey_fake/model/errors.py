@@ -182,8 +182,8 @@ def erlang_of(value: object) -> Term:
             return octets_of(value)
         case dict():
             return [(octets_of(key), Atom(field.type), erlang_of(field.value)) for key, field in value.items()]
-        case tuple():
-            return [(Atom(item.type), erlang_of(item.value)) if isinstance(item, Field) else item for item in value]
+        case tuple() if all(isinstance(item, Field) for item in value):
+            return [(Atom(item.type), erlang_of(item.value)) for item in value]
         case _:
             return value
 

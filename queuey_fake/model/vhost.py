@@ -164,6 +164,7 @@ class VHost:
         Raises ChannelException or ConnectionException for what is refused or differs from the first declaration.
         """
         if not name:
+            queue_arguments.check_server_named(properties.arguments)
             name = self._names.queue()
         elif name.startswith("amq."):
             raise errors.reserved_prefix("queue", name)

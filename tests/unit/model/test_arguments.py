@@ -142,6 +142,12 @@ def test_a_quorum_queue_is_durable_and_shared(options: dict[str, object], proper
     assert refusal_of({"x-queue-type": "quorum"}, version="4.0", **options) == f"invalid property '{property_}'"
 
 
+def test_only_classic_queues_are_named_by_the_server() -> None:
+    arguments.check_server_named({})
+    with pytest.raises(ChannelException, match="server-named queue for type rabbit_quorum_queue"):
+        arguments.check_server_named(table_from_python({"x-queue-type": "quorum"}))
+
+
 def test_arguments_become_settings() -> None:
     settings = declared(
         {

@@ -38,6 +38,12 @@ def test_an_array_is_printed_as_an_erlang_term() -> None:
     assert refusal.text.endswith(text)
 
 
+def test_a_decimal_is_printed_as_the_pair_that_it_is() -> None:
+    decimal = Field("decimal", (1, 15))
+    refusal = errors.inequivalent("x-message-ttl", kind="queue", name="q", vhost="/", received=decimal, current=None)
+    assert refusal.text.endswith("received the value '{1,15}' of type 'decimal' but current is none")
+
+
 def test_a_binary_x_match_is_printed_as_an_erlang_binary() -> None:
     assert errors.invalid_x_match(longstr("none")).text == (
         'PRECONDITION_FAILED - Invalid x-match field value <<"none">>; expected all, any, all-with-x, or any-with-x'
