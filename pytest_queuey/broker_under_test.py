@@ -70,6 +70,10 @@ class BrokerUnderTest(Protocol):
     def url(self) -> str:
         """The AMQP URL on which any client reaches it."""
 
+    @property
+    def fake(self) -> FakeBroker | None:
+        """The FakeBroker itself, for what only it can do; None on a real RabbitMQ."""
+
     def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
         """Return a new backend on it; closed when the test ends, if not before."""
 
@@ -102,7 +106,6 @@ class FakeUnderTest:
 
     def __init__(self, broker: FakeBroker) -> None:
         self.fake = broker
-        """The FakeBroker itself, for what only it can do."""
 
     @property
     def version(self) -> str:
