@@ -93,9 +93,11 @@ class RabbitMqDeliveries:
         Raises ShutDownError once the consumer or the backend is closed, and the BackendError that ended a consumer
         where the broker or the link did.
         """
-        timeout_ms = None if timeout is None else max(0, whole_ms(timeout, name="timeout"))
+        now_ms = self._session.monotonic_ms
+        deadline_ms = None if timeout is None else now_ms() + whole_ms(timeout, name="timeout")
         while True:
-            item = self._mailbox.get(timeout_ms)
+            # What comes and is no delivery, however often, does not prolong the wait.
+            item = self._mailbox.get(None if deadline_ms is None else max(0, deadline_ms - now_ms()))
             if item is None:
                 return None
             consumer, event = item

@@ -9,6 +9,7 @@ import pytest
 from pytest_queuey.contract.broker_door import BrokerDoor, RawMessage
 from pytest_queuey.contract.surroundings import (
     QUICK,
+    ContractClock,
     MakeBackend,
     MakeJob,
     Surroundings,
@@ -98,8 +99,20 @@ class MalformedBodies(Surroundings):
     ) -> None:
         door.publish(queue.name, b"hello")
         with backend.consume(queue) as deliveries:
-            assert deliveries.get(timeout=0.3) is None
+            assert deliveries.get(timeout=0.5) is None
         assert moved_aside(door, queue).body == b"hello"
+
+    def test_malformed_bodies_that_keep_coming_do_not_prolong_a_wait(
+        self, door: BrokerDoor, backend: Backend, queue: QueueConfig, clock: ContractClock
+    ) -> None:
+        trickle = f"{queue.name}.trickle"
+        door.declare(trickle, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue.name})
+        for after_ms in (200, 400, 600):
+            door.publish(trickle, b"hello", Properties(expiration=str(after_ms)))
+        with backend.consume(queue) as deliveries:
+            start_ms = clock.now_ms()
+            assert deliveries.get(timeout=0.3) is None
+            assert clock.now_ms() - start_ms < 600
 
     def test_without_dead_letter_queues_a_malformed_body_is_rejected(
         self, door: BrokerDoor, backend_factory: MakeBackend, queue_name: str, new_job: MakeJob

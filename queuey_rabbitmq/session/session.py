@@ -223,6 +223,10 @@ class Session:
         """Do something in a turn after `delay_ms`, unless the session has ended by then. Only inside a turn."""
         heapq.heappush(self._timers, (self._deadline(delay_ms), next(self._sequence), step))
 
+    def monotonic_ms(self) -> int:
+        """Return the present on the timeline of deadlines."""
+        return self._link.monotonic_ms()
+
     def mailbox(self) -> amqp.Mailbox[Any]:
         """Return a mailbox for a consumer's deliveries."""
         return self._link.mailbox()
