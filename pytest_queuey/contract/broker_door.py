@@ -51,11 +51,13 @@ class BrokerDoor:
         parameters = pika.URLParameters(url)
         parameters.heartbeat = 0  # nobody serves this connection while a test waits
         self._connection = pika.BlockingConnection(parameters)
+        self._declared: dict[str, None] = {}
 
     def declare(self, queue: str, *, durable: bool = True, arguments: Mapping[str, Any] | None = None) -> None:
         """Declare a queue. Raises DoorRefusedError where there is one with other properties."""
         with self._channel() as channel:
             channel.queue_declare(queue, durable=durable, arguments=dict(arguments or {}))
+            self._declared[queue] = None
 
     def delete(self, queue: str) -> None:
         """Delete a queue with everything in it; fine where there is none."""
@@ -92,8 +94,10 @@ class BrokerDoor:
             raise
 
     def close(self) -> None:
-        """Close the connection, if the broker has not."""
+        """Delete every queue that was declared, and close the connection, if the broker has not."""
         if self._connection.is_open:
+            for queue in self._declared:
+                self.delete(queue)
             self._connection.close()
 
     @contextmanager

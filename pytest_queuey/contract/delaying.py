@@ -94,15 +94,13 @@ class Delaying(Surroundings):
     ) -> None:
         backend.publish(new_job("stubborn"))
         with backend.consume(queue) as deliveries:
-            for attempt, delay in enumerate([0.1, 0.3, 0.1, 0.2], start=1):
-                delivery = take_one(deliveries)
-                assert delivery.envelope.attempt == attempt
+            delivery = take_one(deliveries)
+            for attempt, delay in enumerate([0.1, 0.3, 0.1, 0.2], start=2):
                 start_ms = clock.now_ms()
                 delivery.retry(delivery.envelope.next_attempt(), delay)
-                last = deliveries.get(timeout=delay / 2)
-                assert last is None, f"attempt {attempt} came after less than {delay} s"
-                assert clock.now_ms() - start_ms >= 1000 * delay / 2
-            assert take_one(deliveries).envelope.attempt == 5
+                delivery = take_one(deliveries)
+                assert delivery.envelope.attempt == attempt
+                assert clock.now_ms() - start_ms >= 1000 * delay
 
     @each_way_to_put_off
     def test_a_short_wait_is_not_stuck_behind_a_long_one(
