@@ -16,6 +16,7 @@ from pytest_queuey.contract.dead_lettering import DeadLettering
 from pytest_queuey.contract.dead_queues import DeadQueues
 from pytest_queuey.contract.declaring import Declaring
 from pytest_queuey.contract.delaying import Delaying
+from pytest_queuey.contract.handing_over import HandingOver
 from pytest_queuey.contract.hold_queues import HoldQueues
 from pytest_queuey.contract.lost_consumers import LostConsumers
 from pytest_queuey.contract.malformed_bodies import MalformedBodies
@@ -48,6 +49,7 @@ class BackendContract(
     Delaying,
     Priorities,
     DeadLettering,
+    HandingOver,
     Closing,
     Threads,
 ):
