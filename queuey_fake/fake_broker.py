@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from queuey_fake.clock import Clock, ManualClock, duration_ms
 from queuey_fake.engine import WAIT_GUARD_S, Engine
+from queuey_fake.journal import Journal
 from queuey_fake.model.broker import Broker
 from queuey_fake.model.snapshots import Pending
 
@@ -39,11 +40,11 @@ class FakeBroker:
     ) -> None:
         self.clock: Clock = clock if clock is not None else ManualClock()
         self.version = version
-        self._engine = Engine(
-            Broker(version=version, permit=frozenset(permit), now_ms=self.clock.now_ms()),
-            self.clock,
-            wait_guard_s=wait_guard,
-        )
+        self.journal = Journal()
+        """What became of each message."""
+        model = Broker(version=version, permit=frozenset(permit), now_ms=self.clock.now_ms())
+        model.observe(self.journal)
+        self._engine = Engine(model, self.clock, wait_guard_s=wait_guard)
         self._backends: list[RabbitMqBackend] = []
         self._server: Server | None = None
         self._is_closed = False
@@ -75,6 +76,7 @@ class FakeBroker:
         made: list[RabbitMqBackend] = []
         link = InProcessLink(
             self._engine,
+            self.journal,
             explain_wait=self._explain_wait,
             on_close=lambda: self._backends.remove(made[0]) if made else None,
         )

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from queuey_fake.engine import BlockingInCallbackError, Engine, WaitGuardError, WaitsForever
+from queuey_fake.journal import Journal
 from queuey_fake.model import events
 from queuey_fake.model.channel import Channel
 from queuey_fake.model.connection import Connection as ModelConnection
@@ -31,8 +32,11 @@ T = TypeVar("T")
 class InProcessLink:
     """A backend's way to the model of a FakeBroker."""
 
-    def __init__(self, engine: Engine, *, explain_wait: Callable[[], str], on_close: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: Engine, journal: Journal, *, explain_wait: Callable[[], str], on_close: Callable[[], None]
+    ) -> None:
         self._engine = engine
+        self._journal = journal
         self._explain_wait = explain_wait
         self._on_close = on_close
         self._connections: list[InProcessConnection] = []
@@ -55,7 +59,7 @@ class InProcessLink:
     def open(self, name: str, on_event: Callable[[amqp.Event], None]) -> amqp.Connection:
         """Connect to the model, which knows no names of connections."""
         del name
-        connection = InProcessConnection(self._engine, self, on_event)
+        connection = InProcessConnection(self._engine, self._journal, self, on_event)
         self._connections.append(connection)
         return connection
 
@@ -177,8 +181,11 @@ class InProcessMailbox:
 class InProcessConnection:
     """One connection of a session to the model."""
 
-    def __init__(self, engine: Engine, link: InProcessLink, on_event: Callable[[amqp.Event], None]) -> None:
+    def __init__(
+        self, engine: Engine, journal: Journal, link: InProcessLink, on_event: Callable[[amqp.Event], None]
+    ) -> None:
         self._engine = engine
+        self._journal = journal
         self._link = link
         self._on_event = on_event
         self._channels: dict[int, Channel] = {}
@@ -237,7 +244,9 @@ class InProcessConnection:
             return  # it is gone, and the session has been told, or is being told
         match command:
             case amqp.Publish():
+                self._journal.is_ours = True
                 known.basic_publish("", command.routing_key, to_model(command.properties), command.body, mandatory=True)
+                self._journal.is_ours = False
             case amqp.Ack():
                 known.basic_ack(command.delivery_tag, multiple=command.multiple)
             case amqp.Nack():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from queuey_fake.model import errors, events
 from queuey_fake.model.channel import Channel
 from queuey_fake.model.door import ChannelState, Door
+from queuey_fake.model.queue import CONNECTION_ENDED
 
 if TYPE_CHECKING:
     from queuey_fake.model.broker import Broker
@@ -95,5 +96,5 @@ class Connection:
             channel.state = ChannelState.CLOSED
         self.channels = {}
         for queue in [queue for queue in self.vhost.queues.values() if queue.owner is self]:
-            queue.stop()
+            queue.stop(CONNECTION_ENDED)
         self.broker.forget(self)

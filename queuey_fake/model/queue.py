@@ -21,6 +21,11 @@ from queuey_fake.model.versions import Version
 
 _PERSISTENT = 2  # delivery mode
 
+DELETED = "the queue was deleted"
+LEASE_ENDED = "the queue expired (x-expires) with messages inside"
+NO_CONSUMER_LEFT = "the queue was deleted with its last consumer"
+CONNECTION_ENDED = "the queue was exclusive and its connection ended"
+
 _WHAT_HAPPENS = {
     dead_letter.EXPIRED: "expired",
     dead_letter.REJECTED: "rejected",
@@ -342,7 +347,7 @@ class Queue:
         if self._holder is consumer:
             self._holder = self.consumers.active.first() if self.settings.single_active_consumer else None
         if self._should_auto_delete():
-            self.stop()
+            self.stop(NO_CONSUMER_LEFT)
             return
         # RabbitMQ 4 looks at the head again (fact_unarmed_cancel) and serves the next single active consumer at once.
         if version.cancel_examines_priority_head:
@@ -359,7 +364,7 @@ class Queue:
         if self._holder is not None and self._holder.mailbox is mailbox:
             self._holder = self.consumers.active.first() if self.settings.single_active_consumer else None
         if self._should_auto_delete():
-            self.stop()
+            self.stop(NO_CONSUMER_LEFT)
             return
         self.renew_lease()
         self._requeue_and_run(list(record.unacked.values()), counts=True)
@@ -398,7 +403,7 @@ class Queue:
     def _lease_timer_fires(self) -> None:
         self.lease_timer = None
         if not self.consumers.count:
-            self.stop()
+            self.stop(LEASE_ENDED)
 
     def purge(self) -> int:
         """Drop all ready messages, dead-lettering none; return how many."""
@@ -414,15 +419,15 @@ class Queue:
             raise errors.not_empty(self.name, self._host.name)
         if if_unused and self.consumers.count:
             raise errors.in_use("queue", self.name, self._host.name)
-        self.stop()
+        self.stop(DELETED)
         return count
 
-    def stop(self) -> None:
+    def stop(self, why: str) -> None:
         """End the queue. Nothing in it is dead-lettered."""
         self._end()
         if self._host.observer is not None:
             for queued in [*self.ready, *self.unacked()]:
-                self._report("lost", queued.message, "the queue is gone")
+                self._report("lost", queued.message, why)
         self._host.queue_stopped(self)
 
     def _end(self) -> None:

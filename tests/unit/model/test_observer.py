@@ -61,7 +61,7 @@ def test_every_loss_says_why(client: Client, recorder: Recorder) -> None:
         ("returned", "", ""),
         ("overflowed", "q", ""),
         ("dropped", "q", "maxlen"),
-        ("lost", "q", "the queue is gone"),
+        ("lost", "q", "the queue was deleted"),
     ]
 
 

@@ -1,0 +1,146 @@
+"""What became of each message, in virtual time: stories for people, and losses that RabbitMQ would not speak of.
+
+Follows the model through its observer and changes nothing. Bounded: the oldest messages are forgotten first, and of a
+message with a very long life the middle.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from queuey_fake.model.message import Message
+from queuey_fake.model.queue import CONNECTION_ENDED, DELETED, NO_CONSUMER_LEFT
+
+MAX_MESSAGES = 20_000
+MAX_EVENTS_PER_MESSAGE = 200
+MAX_LOSSES = 1_000
+LAST_EVENTS = 50
+
+ASKED_FOR = frozenset({"rejected", DELETED, NO_CONSUMER_LEFT, CONNECTION_ENDED})
+"""Ways to vanish that somebody asked for: a reject where nothing takes dead letters, a queue that was deleted."""
+VANISHES = frozenset({"dropped", "lost", "unroutable"})
+
+
+class Event(NamedTuple):
+    """One thing that happened to a message."""
+
+    at_ms: int
+    what: str
+    queue: str
+    detail: str
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        instant = datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        where = f" in '{self.queue}'" if self.queue and self.what != "dead-lettered" else ""
+        where = f" to '{self.queue}'" if self.what == "dead-lettered" else where
+        return f"{instant}  {self.what}{where}" + (f" ({self.detail})" if self.detail else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A message that RabbitMQ dropped without a trace, and that nobody asked it to drop."""
+
+    number: int
+    message_id: str | None
+    queue: str
+    reason: str
+    is_ours: bool
+    """Whether a queuey backend published it, and not some other client over the port."""
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return f"message {self.message_id or f'number {self.number}'} was lost in queue '{self.queue}': {self.reason}"
+
+
+class _Life:
+    """What is kept of one message."""
+
+    __slots__ = ("events", "is_ours", "message_id", "routing_key", "size")
+
+    def __init__(self, message: Message, *, is_ours: bool) -> None:
+        self.message_id = message.properties.message_id
+        self.routing_key = message.routing_key
+        self.size = len(message.body)
+        self.is_ours = is_ours
+        self.events: list[Event] = []
+
+
+class Journal:
+    """The journal of one broker."""
+
+    def __init__(self) -> None:
+        self.is_ours = False
+        """Whether a queuey backend is publishing; set by its link around each publish."""
+        self.losses: list[Loss] = []
+        """Every loss so far, expected or not, oldest first."""
+        self._lives: OrderedDict[int, _Life] = OrderedDict()
+        self._last: deque[tuple[int, Event]] = deque(maxlen=LAST_EVENTS)
+        self._expected: list[tuple[str | None, str | None]] = []
+        self._forgotten = 0
+
+    # --------------------------------------------------------------------------------------- for a test
+
+    def story(self, message_or_job_id: object) -> str:
+        """Return the life of the messages with that message id, which is the job's id for jobs, in lines of text."""
+        wanted = str(message_or_job_id)
+        lives = [(number, life) for number, life in self._lives.items() if life.message_id == wanted]
+        if not lives:
+            hint = f"; {self._forgotten} older messages are forgotten" if self._forgotten else ""
+            return f"no message with the id {wanted} was published{hint}"
+        return "\n".join(_told(number, life) for number, life in lives)
+
+    def expect_loss(self, *, reason: str | None = None, queue: str | None = None) -> None:
+        """Say that messages will be, or have been, lost: in that queue, with `reason` in its reason; None is any."""
+        self._expected.append((reason, queue))
+
+    def unexpected_losses(self, *, of_others: bool = False) -> list[Loss]:
+        """Return the losses of queuey's messages that no `expect_loss` covers; with `of_others`, everybody's."""
+        return [loss for loss in self.losses if (loss.is_ours or of_others) and not self._is_expected(loss)]
+
+    def explain(self, losses: Iterable[Loss]) -> str:
+        """Return what a failure report should say of losses, each with its message's story."""
+        return "\n".join(f"{loss}\n{self._told_by_number(loss.number)}" for loss in losses)
+
+    def last_events(self) -> list[str]:
+        """Return the last things that happened, oldest first, each in one line."""
+        return [f"{event}  #{number}" for number, event in self._last]
+
+    # ------------------------------------------------------------------------- for the model (Observer)
+
+    def report(self, what: str, message: Message, *, queue: str, detail: str, at_ms: int) -> None:
+        """Take note."""
+        number = message.number
+        life = self._lives.get(number)
+        if life is None:
+            life = self._lives[number] = _Life(message, is_ours=self.is_ours)
+            if len(self._lives) > MAX_MESSAGES:
+                self._lives.popitem(last=False)
+                self._forgotten += 1
+        event = Event(at_ms, what, queue, detail)
+        if len(life.events) >= MAX_EVENTS_PER_MESSAGE:
+            del life.events[MAX_EVENTS_PER_MESSAGE // 2]
+        life.events.append(event)
+        self._last.append((number, event))
+        if what in VANISHES and detail not in ASKED_FOR and len(self.losses) < MAX_LOSSES:
+            reason = detail or "unroutable, and not published as mandatory"
+            self.losses.append(Loss(number, life.message_id, queue or life.routing_key, reason, life.is_ours))
+
+    def _is_expected(self, loss: Loss) -> bool:
+        return any(
+            (reason is None or reason in loss.reason) and (queue is None or queue == loss.queue)
+            for reason, queue in self._expected
+        )
+
+    def _told_by_number(self, number: int) -> str:
+        life = self._lives.get(number)
+        return "  (its story is forgotten)" if life is None else _told(number, life)
+
+
+def _told(number: int, life: _Life) -> str:
+    heading = f"  message {life.message_id or 'without an id'} (#{number}, {life.size} bytes):"
+    return "\n".join([heading, *(f"    {event}" for event in life.events)])
