@@ -284,9 +284,7 @@ class ServerConnection:
             self.crash()
             return
         if user is None:
-            if "authentication_failure_close" in self._capabilities:
-                self._say_close(errors.login_refused(mechanism), 0, 0)
-            self.crash()
+            self._refuse_login(mechanism)
             return
         self._user = user
         self.phase = Phase.TUNING
@@ -299,6 +297,13 @@ class ServerConnection:
                 heartbeat=handshake.HEARTBEAT_S,
             )
         )
+
+    def _refuse_login(self, mechanism: str) -> None:
+        if "authentication_failure_close" not in self._capabilities:
+            self.crash()
+            return
+        self.phase = Phase.CLOSING
+        self._say_close(errors.login_refused(mechanism), 0, 0)
 
     def _tune_ok(self, fields: dict[str, object]) -> None:
         channel_max, frame_max, heartbeat = fields["channel_max"], fields["frame_max"], fields["heartbeat"]
