@@ -89,6 +89,7 @@ def test_a_wrong_password_is_told_to_a_client_that_understands_it() -> None:
         403,
         "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.",
     )
+    client.say(0, m.CONNECTION_CLOSE_OK)
     assert client.server.is_finished
 
 
