@@ -97,7 +97,7 @@ class Dispatcher:
             payload = envelope.decode(handler.job_type.payload)
         except Exception as error:  # noqa: BLE001 -- a model's own code may run here, and raise anything
             attempt = Attempt(delivery, self._rules.retry.of_queue(delivery.queue), began_ms=began_ms)
-            self._conclude(attempt, Dead(str(error) or said(error), error))
+            self._conclude(attempt, Dead(f"undecodable payload: {said(error.__cause__ or error)}", error))
             return
         policy = self._rules.retry.of_job(handler.job_type, delivery.queue)
         if handler.choose_retry is not None:

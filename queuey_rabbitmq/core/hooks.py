@@ -20,7 +20,7 @@ class Hooks:
     `took` is how long the handler ran, in seconds of the backend's clock, to the millisecond.
     """
 
-    def enqueued(self, envelope: Envelope, delay: timedelta | float | None) -> None:
+    def enqueued(self, envelope: Envelope, delay: timedelta | None) -> None:
         """See a job that the broker has confirmed."""
 
     def started(self, context: JobContext) -> None:
@@ -32,7 +32,7 @@ class Hooks:
     def retried(self, context: JobContext, error: BaseException, delay: timedelta, took: float) -> None:
         """See a job that failed and comes back after `delay`, when the broker has it."""
 
-    def deferred(self, context: JobContext, reason: str, delay: timedelta | float, took: float) -> None:
+    def deferred(self, context: JobContext, reason: str, delay: timedelta, took: float) -> None:
         """See a job that is held for `delay`, when the broker has it."""
 
     def dead_lettered(self, context: JobContext, reason: str, error: BaseException | None, took: float) -> None:

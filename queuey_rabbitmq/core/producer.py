@@ -5,14 +5,16 @@ Owns the three ways to enqueue, each also for many jobs at once or for asyncio. 
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self
 
+from queuey_rabbitmq.core.durations import whole_ms
 from queuey_rabbitmq.core.envelope import Envelope
 from queuey_rabbitmq.core.errors import InvalidConfigError, JobsNotConfirmedError
 from queuey_rabbitmq.core.hooks import HookChain, Hooks
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from queuey_rabbitmq.core.backend import Backend
-
-ResultT = TypeVar("ResultT")
 
 Delay = timedelta | float
 
@@ -74,7 +74,7 @@ class Producer(Generic[SetT]):
         self._hooks = HookChain(hooks)
         self._new_job_id = new_job_id
         self._lock = Lock()
-        self._sender: ThreadPoolExecutor | None = None
+        self._own_sender: tuple[int, ThreadPoolExecutor] | None = None
 
     # -------------------------------------------------------------------------------------- for threads
 
@@ -145,23 +145,26 @@ class Producer(Generic[SetT]):
         self, jobs: Iterable[Job[SetT]], *, priority: int = 0, correlation_id: str | None = None
     ) -> list[uuid.UUID]:
         """Do what `enqueue_many` does, for asyncio."""
-        return await self._sent(partial(self.enqueue_many, jobs, priority=priority, correlation_id=correlation_id))
-
-    async def _confirmed(self, start: Callable[[], Future[None]]) -> None:
         import asyncio
 
-        await asyncio.wrap_future(await self._sent(start))
+        return await asyncio.to_thread(self.enqueue_many, jobs, priority=priority, correlation_id=correlation_id)
 
-    async def _sent(self, send: Callable[[], ResultT]) -> ResultT:
-        """Send from a thread of the producer's own: sending waits while too much is in flight."""
+    async def _confirmed(self, send: Callable[[], Future[None]]) -> None:
+        """Send from a thread of the producer's own, as sending waits while too much is in flight; await the confirm."""
         import asyncio
+
+        sent = await asyncio.wrap_future(self._sender().submit(send))
+        await asyncio.wrap_future(sent)
+
+    def _sender(self) -> ThreadPoolExecutor:
+        from concurrent.futures import ThreadPoolExecutor
 
         with self._lock:
-            if self._sender is None:
-                from concurrent.futures import ThreadPoolExecutor
-
-                self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="queuey producer")
-        return await asyncio.wrap_future(self._sender.submit(send))
+            pid = os.getpid()
+            if self._own_sender is None or self._own_sender[0] != pid:  # its thread stays behind in a fork
+                executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="queuey producer")
+                self._own_sender = (pid, executor)
+            return self._own_sender[1]
 
     # ---------------------------------------------------------------------------------------- envelopes
 
@@ -194,5 +197,6 @@ class Producer(Generic[SetT]):
 
     def _enqueued(self, envelope: Envelope, delay: Delay | None = None) -> uuid.UUID:
         if self._hooks:
-            self._hooks.tell("enqueued", envelope, delay)
+            wait = None if delay is None else timedelta(milliseconds=whole_ms(delay))
+            self._hooks.tell("enqueued", envelope, wait)
         return envelope.job_id

@@ -31,4 +31,5 @@ def stop_signals(first: Callable[[], None], again: Callable[[], None]) -> Iterat
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # None stands for a handler that was not installed from Python, and cannot be given back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

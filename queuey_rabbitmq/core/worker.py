@@ -95,6 +95,7 @@ class Worker(Generic[SetT]):
         self._dispatcher = Dispatcher(backend, self._rules, self._loop)
         self._deliveries: Deliveries | None = None
         self._events: SimpleQueue[str] = SimpleQueue()
+        self._runs = threading.Lock()
         self._stopping = False
         self._ends_at: float | None = None
         self._failures: list[BaseException] = []
@@ -169,6 +170,8 @@ class Worker(Generic[SetT]):
         when nothing is. Raises the BackendError that ended a consumer, which names its queue, when what ran has
         ended. The backend is left open unless `close_backend`.
         """
+        if not self._runs.acquire(blocking=False):
+            raise RuntimeError("this worker runs already, in another thread")
         try:
             if burst:
                 while self.step():
@@ -179,6 +182,7 @@ class Worker(Generic[SetT]):
             else:
                 self._serve()
         finally:
+            self._runs.release()
             self.close()
             if close_backend:
                 self._backend.close()
@@ -199,9 +203,11 @@ class Worker(Generic[SetT]):
     def close(self) -> None:
         """Give back what was taken and not handled, and end the event loop. Idempotent; `step` starts anew."""
         deliveries, self._deliveries = self._deliveries, None
-        if deliveries is not None:
-            deliveries.close()
-        self._loop.close()
+        try:
+            if deliveries is not None:
+                deliveries.close()
+        finally:
+            self._loop.close()
 
     # ------------------------------------------------------------------------------------------ threads
 

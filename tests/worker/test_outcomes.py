@@ -172,8 +172,7 @@ def test_an_undecodable_payload_is_dead_lettered_and_its_handler_never_called(
     worker.run(burst=True)
     [(envelope, reason)] = dead_letters(Mail.patient)
     assert envelope.payload == {"too": "ada"}
-    assert "its payload is not a Send" in reason
-    assert "missing required field `to`" in reason
+    assert reason == "undecodable payload: msgspec.ValidationError: Object missing required field `to`"
     assert len(handler.seen) == 1
 
 

@@ -176,7 +176,7 @@ class Recorder(Hooks):
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
-    def enqueued(self, envelope: Envelope, delay: timedelta | float | None) -> None:
+    def enqueued(self, envelope: Envelope, delay: timedelta | None) -> None:
         self.seen.append(("enqueued", envelope.job_type, delay))
 
     def started(self, context: JobContext) -> None:
@@ -188,7 +188,7 @@ class Recorder(Hooks):
     def retried(self, context: JobContext, error: BaseException, delay: timedelta, took: float) -> None:
         self.seen.append(("retried", context.attempt, str(error), delay, took))
 
-    def deferred(self, context: JobContext, reason: str, delay: timedelta | float, took: float) -> None:
+    def deferred(self, context: JobContext, reason: str, delay: timedelta, took: float) -> None:
         self.seen.append(("deferred", context.attempt, reason, delay, took))
 
     def dead_lettered(self, context: JobContext, reason: str, error: BaseException | None, took: float) -> None:
@@ -231,7 +231,7 @@ def test_hooks_see_the_life_of_a_job_with_durations(
         ("retried", 1, "503", tenth, 0.25),
         ("started", 2),
         ("succeeded", 2, 0.25),
-        ("enqueued", "by_job", 1),
+        ("enqueued", "by_job", second),
         ("started", 1),
         ("dead-lettered", 1, "fatal: never", "never", 0.25),
     ]

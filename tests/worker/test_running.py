@@ -251,6 +251,19 @@ def test_a_handler_that_wants_the_process_to_end_fails_its_attempt_and_the_worke
     assert type(raised).__name__ in reason
 
 
+def test_a_worker_that_runs_does_not_run_once_more(
+    make_worker: MakeWorker, gate: Gate, producer: Any, start: Start
+) -> None:
+    producer.enqueue(Do(1))
+    running = start(make_worker())
+    gate.wait_for_running(1)
+    with pytest.raises(RuntimeError, match="runs already"):
+        running.worker.run(burst=True)
+    gate.open()
+    running.shut_down()
+    assert gate.done == [1]
+
+
 def test_a_queue_given_twice_is_consumed_once_and_others_stay_untouched(
     producer: Producer[Work], backend: RabbitMqBackend, door: BrokerDoor
 ) -> None:
