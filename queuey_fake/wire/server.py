@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-READ_SIZE = 262_144
-READS_AT_ONCE = 256  # before time moves: what a client sent is read so often at most, so that a flood ends
+READ_SIZE = 65_536  # what malloc has at hand: larger buffers are mapped and unmapped for each read
+READS_AT_ONCE = 1024  # before time moves: what a client sent is read so often at most, so that a flood ends
 WRITE_ROOM = 262_144
 BACKLOG = 1024
 HANDSHAKE_TIMEOUT_S = 10.0  # rabbit.handshake_timeout
@@ -37,6 +37,7 @@ LOOK_EVERY_S = 0.5  # after clients that say nothing
 LINGER_S = 3.0  # how long a client may take to see the end of its connection
 CLOSE_TIMEOUT_S = 5.0
 MS_PER_SECOND = 1000
+_NOTHING = memoryview(b"")
 
 
 class Clock(Protocol):
@@ -84,7 +85,7 @@ class Client:
     def __init__(self, sock: socket.socket, connection: ServerConnection, now_s: float) -> None:
         self.socket = sock
         self.connection = connection
-        self.unsent = memoryview(b"")
+        self.unsent = _NOTHING
         self.opened_s = now_s
         self.received_s = now_s
         self.sent_s = now_s
@@ -272,16 +273,17 @@ class Server:
         """Send what there is, as far as the socket takes it."""
         connection = client.connection
         while client.unsent or connection.has_output:
-            if not client.unsent:
-                client.unsent = memoryview(connection.take_output(WRITE_ROOM))
+            octets = client.unsent or connection.take_output(WRITE_ROOM)
             try:
-                sent = client.socket.send(client.unsent)
+                sent = client.socket.send(octets)
             except BlockingIOError:
-                break
+                sent = 0
             except OSError:
                 self._end(client)
                 return
-            client.unsent = client.unsent[sent:]
+            client.unsent = memoryview(octets)[sent:] if sent < len(octets) else _NOTHING
+            if not sent:
+                break
             client.sent_s = time.monotonic()
         if connection.is_finished and not client.unsent and client.ends_s is None:
             self._finish(client)
@@ -348,7 +350,7 @@ class Server:
         while self._talking:
             client, _ = self._talking.popitem()
             self._send(client)
-        if threading.current_thread() is not self._thread and (self._unwatched or self._is_due_earlier()):
+        if threading.get_ident() != self._thread.ident and (self._unwatched or self._is_due_earlier()):
             self._wake()
 
     def _is_due_earlier(self) -> bool:
