@@ -11,14 +11,15 @@ client. A client that says nothing is dropped when the handshake takes too long,
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import selectors
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from queuey_fake import real_time
 from queuey_fake.wire import codec
 from queuey_fake.wire.connection import DEFAULT_USERS, ServerConnection
 
@@ -38,6 +39,7 @@ LINGER_S = 3.0  # how long a client may take to see the end of its connection
 CLOSE_TIMEOUT_S = 5.0
 MS_PER_SECOND = 1000
 _NOTHING = memoryview(b"")
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Clock(Protocol):
@@ -122,6 +124,7 @@ class Server:
         self._selector.register(self._listener, selectors.EVENT_READ, None)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._is_closing = False
+        self._is_listening = True
         self._looks_again_s = 0.0
         self._wakes_at_ms: int | None = None
         driver.add(self)
@@ -166,7 +169,7 @@ class Server:
 
     def _patience_s(self) -> float | None:
         """Return how long to wait for sockets: until something is due on the wire, or in a model on real time."""
-        patience_s = LOOK_EVERY_S if self._clients else None
+        patience_s = LOOK_EVERY_S if self._clients or not self._is_listening else None
         if self._driver.clock.is_virtual:
             return patience_s
         self._wakes_at_ms = self._driver.next_due_ms()
@@ -187,10 +190,11 @@ class Server:
                     self._send(client)
                 if mask & selectors.EVENT_READ:
                     self._read(client)
-        now_s = time.monotonic()
+        now_s = real_time.monotonic_s()
         if now_s >= self._looks_again_s:
             self._looks_again_s = now_s + LOOK_EVERY_S
             self._look_after_silent_clients(now_s)
+            self._listen_again()
         if self._unwatched:
             for client in self._unwatched:
                 self._watch(client)
@@ -221,13 +225,29 @@ class Server:
         while True:
             try:
                 sock, _ = self._listener.accept()
-            except OSError:
-                return  # nobody is left, or the one who was there is gone already
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _NO_ROOM:
+                    self._listen_again_later(error)
+                return  # else the one who was there is gone already
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            client = Client(sock, self._new_connection(sock.fileno()), time.monotonic())
+            client = Client(sock, self._new_connection(sock.fileno()), real_time.monotonic_s())
             self._clients[sock.fileno()] = client
             self._unwatched[client] = None
+
+    def _listen_again_later(self, reason: OSError) -> None:
+        """Let new clients wait in the kernel until a socket may be free again."""
+        if self._is_listening:
+            _log.warning("the AMQP port %s takes no more clients for the time being: %s", self.port, reason)
+            self._selector.unregister(self._listener)
+            self._is_listening = False
+
+    def _listen_again(self) -> None:
+        if not self._is_listening:
+            self._selector.register(self._listener, selectors.EVENT_READ, None)
+            self._is_listening = True
 
     def _new_connection(self, fileno: int) -> ServerConnection:
         def opened(model: Connection) -> None:
@@ -249,7 +269,7 @@ class Server:
         if not octets:
             self._end(client)
             return False
-        client.received_s = time.monotonic()
+        client.received_s = real_time.monotonic_s()
         try:
             client.connection.receive(octets)
         except Exception:  # noqa: BLE001  the boundary between one client and all others; it is logged
@@ -284,7 +304,7 @@ class Server:
             client.unsent = memoryview(octets)[sent:] if sent < len(octets) else _NOTHING
             if not sent:
                 break
-            client.sent_s = time.monotonic()
+            client.sent_s = real_time.monotonic_s()
         if connection.is_finished and not client.unsent and client.ends_s is None:
             self._finish(client)
         if self._wanted(client) != client.watched:
@@ -292,7 +312,7 @@ class Server:
 
     def _finish(self, client: Client) -> None:
         """End the sending side, so that the client sees everything that was said; its own end is waited for."""
-        client.ends_s = time.monotonic() + LINGER_S
+        client.ends_s = real_time.monotonic_s() + LINGER_S
         try:
             client.socket.shutdown(socket.SHUT_WR)
         except OSError:

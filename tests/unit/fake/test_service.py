@@ -1,6 +1,8 @@
 """The development broker: a process with a port, and control over HTTP for test suites in other languages."""
 
 import json
+import resource
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -108,6 +110,21 @@ def test_values_that_json_has_no_word_for_are_written_with_the_words_it_has() ->
     assert plain({"a": Field("array", (longstr("x"), Field("bool", True)))}) == {"a": ["x", True]}
     assert plain(b"\xff") == {"base64": "/w=="}
     assert plain(Properties(priority=3)) == {"priority": 3}
+
+
+def test_a_flood_of_connections_is_waited_out() -> None:
+    command = [sys.executable, "-m", "queuey_fake", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:  # noqa: S603  as below
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        port = int(url.split(":")[-1].partition("/")[0])
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (32, 32))
+        flood = [socket.create_connection(("127.0.0.1", port), TIMEOUT_S) for _ in range(60)]
+        for each in flood:
+            each.close()
+        publish(url, "q")
+        process.terminate()
+        assert process.wait(TIMEOUT_S) == 0
 
 
 def test_the_process_says_where_it_is_and_ends_when_it_is_told() -> None:
