@@ -406,11 +406,13 @@ class Session:
             self._solo.connection_lost()
         if connection.comes_back:
             return
-        if self._connecting is not None and not self._connecting.finished:
+        has_connected = self._connecting is not None and self._connecting.finished
+        if self._connecting is not None and not has_connected:
             self._endings.fail(self._connecting, connect_error(event))
         if self._down is None:
             error = lost_error(connection.name, event)
-            log.error("%s; the backend ends", error)
+            if has_connected:  # otherwise `connect` raises what happened
+                log.error("%s; the backend ends", error)
             self._go_down(error)
             self._publishing.abort()
             self._consuming.abort()
