@@ -6,8 +6,9 @@ Run them on a backend of your own by a subclass whose fixtures make it:
         @pytest.fixture
         def backend_factory(self): ...   # a callable that returns a new, connected backend; close them afterwards
 
-`clock`, `queue_name` and `dead_letters` may be overridden in the same way; they stand in `surroundings`. Each chapter
-is a class in a module of its own, and can be run by itself.
+By default everything happens on `queuey_broker`. A backend that keeps its jobs elsewhere also overrides `clock` (with
+`now_ms` and `advance`), `queue_name` and `dead_letters`; they are described in `surroundings`. Each chapter is a class
+in a module of its own, and can be run by itself.
 """
 
 from pytest_queuey.contract.closing import Closing
