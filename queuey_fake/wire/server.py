@@ -273,11 +273,14 @@ class Server:
         try:
             client.connection.receive(octets)
         except Exception:  # noqa: BLE001  the boundary between one client and all others; it is logged
-            # A fault of ours is what a crash is to RabbitMQ: it ends this connection and nobody else's.
-            _log.exception("serving the client at %s failed; its connection is closed", client.socket)
-            client.connection.fail()
+            self._fail(client)
         self._talking[client] = None
         return True
+
+    def _fail(self, client: Client) -> None:
+        """Let a fault of ours end this client's connection and nobody else's, as a crash does in RabbitMQ."""
+        _log.exception("serving the client at %s failed; its connection is closed", client.socket)
+        client.connection.fail()
 
     def _read_everything(self) -> None:
         self._accept()
@@ -293,7 +296,12 @@ class Server:
         """Send what there is, as far as the socket takes it."""
         connection = client.connection
         while client.unsent or connection.has_output:
-            octets = client.unsent or connection.take_output(WRITE_ROOM)
+            octets: bytes | memoryview = client.unsent
+            if not octets:
+                try:
+                    octets = connection.take_output(WRITE_ROOM)
+                except Exception:  # noqa: BLE001  as where its words are read
+                    self._fail(client)
             try:
                 sent = client.socket.send(octets)
             except BlockingIOError:
