@@ -7,12 +7,11 @@ of what is due.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from queuey_fake import frozen_time
+from queuey_fake import frozen_time, real_time
 
 MS_PER_SECOND = 1000
 
@@ -57,7 +56,7 @@ class ManualClock:
 
     def __init__(self, start: datetime | None = None) -> None:
         self._follows = start is None
-        self._own_ms = epoch_ms(start) if start is not None else time.time_ns() // 1_000_000
+        self._own_ms = epoch_ms(start) if start is not None else real_time.now_ms()
         self._participants: list[Participant] = []
         if self._follows:
             frozen_time.listen(self)
@@ -119,7 +118,7 @@ class SystemClock:
 
     def now_ms(self) -> int:
         """Return the present."""
-        return time.time_ns() // 1_000_000
+        return real_time.now_ms()
 
     def join(self, participant: Participant) -> Callable[[], None]:
         """Do nothing: participants of a clock that moves by itself look at it when they have something to do."""

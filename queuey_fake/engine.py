@@ -12,12 +12,12 @@ into an error. On a clock that moves by itself every wait is a real one.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
+from queuey_fake import real_time
 from queuey_fake.clock import MS_PER_SECOND, Clock, ManualClock
 from queuey_fake.model.broker import Broker
 from queuey_fake.model.connection import Connection
@@ -65,9 +65,6 @@ class BlockingInCallbackError(Exception):
 
 class Engine:
     """Runs turns on a model, and moves it through time."""
-
-    # Held on the class, where no library that freezes time looks for it: waits of real time stay real.
-    _real_monotonic = staticmethod(time.monotonic)
 
     def __init__(self, model: Broker, clock: Clock, *, wait_guard_s: float = WAIT_GUARD_S) -> None:
         self.model = model
@@ -186,7 +183,7 @@ class Engine:
     def elapsed_ms(self) -> int:
         """Return how far time has moved forwards since the engine was made; going back does not count."""
         if not self.clock.is_virtual:
-            return int(self._real_monotonic() * MS_PER_SECOND)
+            return int(real_time.monotonic_s() * MS_PER_SECOND)
         return self._elapsed_ms
 
     def next_due_ms(self) -> int | None:
@@ -272,11 +269,11 @@ class Engine:
             return True
 
     def _block(self, ready: Callable[[], bool], deadline_ms: int | None) -> bool:
-        guard_s = self._real_monotonic() + self.wait_guard_s
+        guard_s = real_time.monotonic_s() + self.wait_guard_s
         while not ready():
             if deadline_ms is not None and self._elapsed_ms >= deadline_ms:
                 return False
-            if self._real_monotonic() >= guard_s:
+            if real_time.monotonic_s() >= guard_s:
                 raise WaitGuardError
             with self._lock:
                 if not ready():
@@ -286,12 +283,12 @@ class Engine:
         return True
 
     def _wait_really(self, ready: Callable[[], bool], timeout_ms: int | None) -> bool:
-        end = None if timeout_ms is None else self._real_monotonic() + timeout_ms / MS_PER_SECOND
+        end = None if timeout_ms is None else real_time.monotonic_s() + timeout_ms / MS_PER_SECOND
         while not ready():
             due_ms = self.next_due_ms()
             naps = [] if due_ms is None else [(due_ms - self.clock.now_ms()) / MS_PER_SECOND]
             if end is not None:
-                naps.append(end - self._real_monotonic())
+                naps.append(end - real_time.monotonic_s())
                 if naps[-1] <= 0:
                     return False
             with self._lock:

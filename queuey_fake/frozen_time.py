@@ -3,18 +3,18 @@
 Imports neither: whoever freezes time has imported it. It reads their state and never `time.time()`, because freezegun
 leaves modules alone whose names start with "queue", these among them.
 
-freezegun tells nobody when time is frozen, ticked, moved or thawed, so its methods are wrapped, once, as soon as it is
-seen; a clock that waits looks every few ms as well, which is all there is for time-machine.
+freezegun tells nobody when time is frozen, ticked, moved or thawed, so it is bridged as soon as it is seen; a clock
+that waits looks every few ms as well, which is all there is for time-machine.
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import wraps
 from typing import Any, Protocol
+
+from queuey_fake import freezegun_bridge
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 -- freezegun keeps frozen instants as naive UTC
 MS = timedelta(milliseconds=1)
@@ -50,18 +50,27 @@ def move_shown_to(target_ms: int) -> None:
 def listen(listener: Listener) -> None:
     """Tell the listener of changes from now on, for as long as it lives."""
     _listeners.add(listener)
-    _wrap_freezegun()
+    bridge()
+
+
+def bridge() -> None:
+    """Have freezegun, if it is loaded, freeze handlers and not connections, and listeners told of it; done once."""
+    freezegun_bridge.install(_tell)
 
 
 _listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
-_WRAPPED = "_queuey_wrapped"
+
+
+def _tell() -> None:
+    for listener in list(_listeners):
+        listener.shown_time_changed()
 
 
 def _freeze() -> Any | None:
     api = sys.modules.get("freezegun.api")
     if api is None:
         return None
-    _wrap_freezegun()
+    bridge()
     factories = getattr(api, "freeze_factories", None)
     return factories[-1] if factories else None
 
@@ -76,31 +85,3 @@ def _traveller() -> Any | None:
     time_machine = sys.modules.get("time_machine")
     stack = getattr(time_machine, "traveller_stack", None)
     return stack[-1] if stack else None
-
-
-def _wrap_freezegun() -> None:
-    """Have listeners told after every call that changes frozen time; done once, and only when freezegun is there."""
-    api = sys.modules.get("freezegun.api")
-    if api is None or getattr(api, _WRAPPED, False):
-        return
-    setattr(api, _WRAPPED, True)
-    for owner, methods in (
-        (api._freeze_time, ("start", "stop")),  # noqa: SLF001 -- freezegun has no other place that all freezes pass
-        (api.FrozenDateTimeFactory, ("tick", "move_to")),
-        (api.TickingDateTimeFactory, ("tick", "move_to")),
-        # Its tick is what reading the time does.
-        (api.StepTickTimeFactory, ("move_to",)),
-    ):
-        for name in methods:
-            setattr(owner, name, _telling(getattr(owner, name)))
-
-
-def _telling(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def told(*args: Any, **kwargs: Any) -> Any:
-        result = method(*args, **kwargs)
-        for listener in list(_listeners):
-            listener.shown_time_changed()
-        return result
-
-    return told

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from queuey_rabbitmq.core.job_context import JobContext
+from queuey_rabbitmq.core.real_time import monotonic_s
 
 if TYPE_CHECKING:
     from queuey_rabbitmq.core.delivery import Delivery
@@ -56,9 +56,6 @@ class Attempt:
 class TimeoutWatch:
     """Keeps the real time that handlers in threads may take; somebody else waits, and says when to look."""
 
-    # Held on the class, where no library that freezes time looks for it: a thread that hangs does so in real time.
-    _monotonic = staticmethod(time.monotonic)
-
     def __init__(self, *, wake: Callable[[], None], overran: Callable[[Attempt], None]) -> None:
         self._wake = wake
         self._overran = overran
@@ -69,7 +66,7 @@ class TimeoutWatch:
     def start(self, attempt: Attempt) -> None:
         """Watch an attempt that has a timeout."""
         assert attempt.timeout_ms is not None, "only an attempt with a timeout is watched"
-        due = self._monotonic() + attempt.timeout_ms / 1000
+        due = monotonic_s() + attempt.timeout_ms / 1000
         with self._lock:
             self._due[attempt] = due
             is_sooner = due < self._looked_until
@@ -85,11 +82,11 @@ class TimeoutWatch:
         """Return in how many seconds somebody must look again."""
         with self._lock:
             self._looked_until = min(self._due.values(), default=float("inf"))
-            return None if not self._due else max(0.0, self._looked_until - self._monotonic())
+            return None if not self._due else max(0.0, self._looked_until - monotonic_s())
 
     def look(self) -> None:
         """Report the attempts whose time is up, and watch them no more."""
-        now = self._monotonic()
+        now = monotonic_s()
         with self._lock:
             overdue = [attempt for attempt, due in self._due.items() if due <= now]
             for attempt in overdue:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from queuey_rabbitmq.core.outcomes import JobTimeoutError
+from queuey_rabbitmq.core.real_time import monotonic_s
 
 if TYPE_CHECKING:
     import asyncio
@@ -96,7 +98,11 @@ class EventLoop:
 
         async def until_stopped() -> None:
             self._stop = asyncio.Event()
-            ready.set_result(asyncio.get_running_loop())
+            loop = asyncio.get_running_loop()
+            with suppress(AttributeError):  # a loop that is not asyncio's own reads the clock in its own way
+                # Handlers sleep in real time, as those in threads do, also where a test freezes time.
+                loop.time = monotonic_s  # type: ignore[method-assign]  # a clock of one loop, and not of all
+            ready.set_result(loop)
             await self._stop.wait()
 
         asyncio.run(until_stopped())

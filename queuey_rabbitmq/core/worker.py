@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import random
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -26,6 +25,7 @@ from queuey_rabbitmq.core.handlers import AnyHandler, Handler, Registering, Retr
 from queuey_rabbitmq.core.hooks import HookChain, Hooks
 from queuey_rabbitmq.core.jobs import DeclaredJob, JobT, job_of
 from queuey_rabbitmq.core.queue_set import QueueSet, SetT, WorkQueue, check_set
+from queuey_rabbitmq.core.real_time import monotonic_s
 from queuey_rabbitmq.core.retry import RandomSource, RetryPolicy
 from queuey_rabbitmq.core.stop_signals import stop_signals
 
@@ -58,9 +58,6 @@ class Worker(Generic[SetT]):
     `grace` (seconds or timedelta) is how long a shutdown waits for what runs, `settle_backoff` how long a job stays
     out whose outcome the broker could not be told.
     """
-
-    # Held on the class, where no library that freezes time looks for it: threads end in real time.
-    _monotonic = staticmethod(time.monotonic)
 
     def __init__(  # noqa: PLR0913 -- each is one thing to decide about a worker, and has a default
         self,
@@ -195,7 +192,7 @@ class Worker(Generic[SetT]):
         shut down does not run again.
         """
         grace_ms = self._grace_ms if grace is None else whole_ms(grace, name="shutdown: grace")
-        ends_at = self._monotonic() + grace_ms / 1000
+        ends_at = monotonic_s() + grace_ms / 1000
         self._ends_at = ends_at if self._ends_at is None else min(self._ends_at, ends_at)
         self._stopping = True
         self._events.put(_LOOK)
@@ -246,9 +243,9 @@ class Worker(Generic[SetT]):
         self._look_after(len(threads), deliveries, watch)
         self._dispatcher.watch = None
         self.close()
-        ends_at = self._monotonic() + IDLE_ENDS_WITHIN_S
+        ends_at = monotonic_s() + IDLE_ENDS_WITHIN_S
         for thread in threads:
-            thread.join(max(0.0, ends_at - self._monotonic()))
+            thread.join(max(0.0, ends_at - monotonic_s()))
         if running := sum(thread.is_alive() for thread in threads):
             log.warning(
                 "worker of %s: %d jobs still run after the grace of the shutdown; they went back to the broker",
@@ -276,7 +273,7 @@ class Worker(Generic[SetT]):
     def _look_after(self, alive: int, deliveries: Deliveries, watch: TimeoutWatch) -> None:
         is_told = False
         while alive:
-            left = [] if self._ends_at is None else [max(0.0, self._ends_at - self._monotonic())]
+            left = [] if self._ends_at is None else [max(0.0, self._ends_at - monotonic_s())]
             if (soonest := watch.seconds_left()) is not None:
                 left.append(soonest)
             try:
@@ -292,7 +289,7 @@ class Worker(Generic[SetT]):
                 is_told = True
                 with suppress(QueueyError):  # it has ended by itself
                     deliveries.stop()
-            if self._ends_at is not None and self._monotonic() >= self._ends_at:
+            if self._ends_at is not None and monotonic_s() >= self._ends_at:
                 return
 
 

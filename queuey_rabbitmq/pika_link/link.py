@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from pika.adapters.select_connection import IOLoop
 
 from queuey_rabbitmq import amqp
+from queuey_rabbitmq.core import real_time
 from queuey_rabbitmq.core.errors import BackendError, DeadlineExceededError, ShutDownError
 from queuey_rabbitmq.pika_link.connection import PikaConnection
 from queuey_rabbitmq.pika_link.mailbox import PikaMailbox
@@ -47,10 +48,6 @@ class _State(enum.Enum):
 
 class PikaLink:
     """The port's Link over pika. Raises InvalidConfigError for settings that can never work."""
-
-    # Held on the class: a library that freezes time rebinds the names of modules, and a frozen clock here would
-    # stop every deadline.
-    _monotonic_ns = staticmethod(time.monotonic_ns)
 
     def __init__(self, settings: LinkSettings) -> None:
         self._broker = BrokerParameters(settings)
@@ -98,7 +95,7 @@ class PikaLink:
 
     def monotonic_ms(self) -> int:
         """Return the machine's monotonic clock in ms, frozen clocks or not."""
-        return self._monotonic_ns() // 1_000_000
+        return real_time.monotonic_ns() // 1_000_000
 
     def run(self, step: Callable[[], object]) -> None:
         """Run a step in a turn, soon; see the port."""
