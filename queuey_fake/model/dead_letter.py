@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from queuey_fake.model.fields import Field, Table, array, long, longstr, table, timestamp
+from queuey_fake.model.fields import Field, Table, array, in_key_order, long, longstr, table, timestamp
 from queuey_fake.model.message import Death, DeathHistory, Message
 from queuey_fake.model.properties import Properties
 from queuey_fake.model.versions import Version
@@ -204,7 +204,8 @@ def _with_x_death(message: Message, *, reason: str, queue: str, keep_cc: bool, n
         headers["x-death"] = array(_prepended(current.value, entry))
     if not keep_cc:
         headers.pop("CC", None)
-    return message.properties.replace(headers=headers, expiration=None)
+    # Setting a value sorts the whole table (rabbit_misc:set_table_value).
+    return message.properties.replace(headers=in_key_order(headers), expiration=None)
 
 
 def _prepended(entries: tuple[Field, ...], entry: Table) -> list[Field]:

@@ -77,6 +77,11 @@ def octets_of(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def in_key_order(values: Table) -> Table:
+    """Return the table with its keys in the order of their octets (rabbit_misc:sort_field_table)."""
+    return dict(sorted(values.items(), key=lambda item: octets_of(item[0])))
+
+
 def field_from_python(value: Any) -> Field:  # noqa: PLR0911  one return for each type
     """Return the value with the type that pika gives it on the wire (pika.data.encode_value).
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, Generic, TypeVar, overload
 
 from queuey_fake.model import table_codec
-from queuey_fake.model.fields import Table
+from queuey_fake.model.fields import Table, in_key_order
 
 _T = TypeVar("_T")
 
@@ -43,7 +43,7 @@ class Properties:
     typed table that its reader must not change.
     """
 
-    __slots__ = ("_payload", "_sorted_payload", "_values", "flags")
+    __slots__ = ("_canonical_payload", "_payload", "_values", "flags")
 
     content_type = _Property[str](table_codec.CONTENT_TYPE)
     content_encoding = _Property[str](table_codec.CONTENT_ENCODING)
@@ -67,7 +67,7 @@ class Properties:
             raise TypeError(f"no such properties of a message: {', '.join(sorted(unknown))}")
         self._values: dict[str, Any] | None = present
         self._payload: bytes | None = None
-        self._sorted_payload: bytes | None = None
+        self._canonical_payload: bytes | None = None
         self.flags: Final = table_codec.flags_of(present)
 
     @classmethod
@@ -76,7 +76,7 @@ class Properties:
         self = cls.__new__(cls)
         self._values = None
         self._payload = payload
-        self._sorted_payload = None
+        self._canonical_payload = None
         self.flags = int.from_bytes(payload[:2], "big")  # type: ignore[misc]  # second constructor of the same value
         return self
 
@@ -93,19 +93,20 @@ class Properties:
             self._payload = table_codec.encode_properties(self.values())
         return self._payload
 
-    def payload_with_sorted_headers(self) -> bytes:
-        """Return flags and property list with the keys of `headers` sorted, as RabbitMQ 4 delivers them (mc_amqpl)."""
-        if not self.flags & table_codec.HEADERS:
-            return self.payload()
-        if self._sorted_payload is None:
+    def canonical_payload(self) -> bytes:
+        """Return flags and property list as RabbitMQ 4 delivers them (mc_amqpl).
+
+        It keeps a message's meaning and writes it anew: the keys of `headers` sorted, each once, booleans as 0 and 1.
+        """
+        if self._canonical_payload is None:
             values = self.values()
-            headers = values["headers"]
-            in_order = dict(sorted(headers.items()))
-            unchanged = list(headers) == list(in_order)
-            self._sorted_payload = (
-                self.payload() if unchanged else table_codec.encode_properties({**values, "headers": in_order})
-            )
-        return self._sorted_payload
+            if "headers" in values:
+                values = {**values, "headers": in_key_order(values["headers"])}
+            elif self._payload is not None and not self.flags & table_codec.NO_FLAGS:
+                self._canonical_payload = self._payload
+                return self._payload
+            self._canonical_payload = table_codec.encode_properties(values)
+        return self._canonical_payload
 
     def may_have_header(self, name: bytes) -> bool:
         """Return whether `headers` could have a key that holds these octets, without decoding where that can tell."""

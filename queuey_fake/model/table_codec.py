@@ -29,6 +29,8 @@ USER_ID = 1 << 4
 APP_ID = 1 << 3
 CLUSTER_ID = 1 << 2
 
+NO_FLAGS = 0b11  # two bits that say nothing to RabbitMQ (rabbit_framing_amqp_0_9_1:decode_properties)
+
 PROPERTY_FLAGS = {
     "content_type": CONTENT_TYPE,
     "content_encoding": CONTENT_ENCODING,
@@ -202,7 +204,6 @@ def decode_properties(payload: bytes) -> dict[str, Any]:
 
 def _decode_properties(payload: bytes) -> dict[str, Any]:
     flags = payload[0] << 8 | payload[1]
-    # The two low bits say nothing to RabbitMQ (rabbit_framing_amqp_0_9_1:decode_properties).
     end = len(payload)
     at = 2
     values: dict[str, Any] = {}

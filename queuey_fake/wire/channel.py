@@ -97,6 +97,8 @@ class WireChannel:
             raise MalformedMethod(m.BASIC_PUBLISH, payload[4:]) from error
         if end + 1 != len(payload):
             raise MalformedMethod(m.BASIC_PUBLISH, payload[4:])
+        if self._channel is not None:
+            self._channel.connection.blocks_publish()  # its content is not read then, nor anything behind it
         self._method = m.BASIC_PUBLISH
         self._fields = {
             "exchange": text_of(payload[7:key_at]),

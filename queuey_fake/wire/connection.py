@@ -73,6 +73,16 @@ class ServerConnection:
     # ------------------------------------------------------------------------------------------------ output
 
     @property
+    def is_blocked(self) -> bool:
+        """Whether an alarm keeps what the client sends from being read."""
+        return self.model is not None and self.model.is_blocked
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether octets came that have not been read, or not in full."""
+        return bool(self._input)
+
+    @property
     def has_output(self) -> bool:
         """Whether anything is waiting to be sent."""
         return bool(self._waiting)
@@ -131,7 +141,7 @@ class ServerConnection:
             at = handshake.PROTOCOL_HEADER_SIZE
             self._start(data[:at])
         end = len(data)
-        while end - at >= _FRAME_HEADER_SIZE and not self.is_finished:
+        while end - at >= _FRAME_HEADER_SIZE and not (self.is_finished or self.is_blocked):
             type_, channel, size = codec.FRAME_HEADER.unpack_from(data, at)
             if size > self._frame_limit:
                 reason = (Atom("frame_too_large"), size, self._frame_limit - codec.FRAME_OVERHEAD)

@@ -15,8 +15,10 @@ import errno
 import logging
 import selectors
 import socket
+import struct
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from queuey_fake import real_time
@@ -26,6 +28,7 @@ from queuey_fake.wire.connection import DEFAULT_USERS, ServerConnection
 if TYPE_CHECKING:
     from queuey_fake.model.broker import Broker
     from queuey_fake.model.connection import Connection
+    from queuey_fake.traffic import Traffic
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +41,7 @@ LOOK_EVERY_S = 0.5  # after clients that say nothing
 LINGER_S = 3.0  # how long a client may take to see the end of its connection
 CLOSE_TIMEOUT_S = 5.0
 MS_PER_SECOND = 1000
+MAX_LATE = 64  # reads of a client that may be on their way at a time, when a fault makes them late
 _NOTHING = memoryview(b"")
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -57,6 +61,7 @@ class Driver(Protocol):
     """Who owns the model, its lock and its time."""
 
     model: Broker
+    traffic: Traffic
 
     @property
     def clock(self) -> Clock:
@@ -84,9 +89,11 @@ class Driver(Protocol):
 class Client:
     """One client's socket and the connection behind it."""
 
-    def __init__(self, sock: socket.socket, connection: ServerConnection, now_s: float) -> None:
+    def __init__(self, sock: socket.socket, connection: ServerConnection, traffic: Traffic, now_s: float) -> None:
         self.socket = sock
         self.connection = connection
+        self.to_broker = traffic.lane()
+        self.to_client = traffic.lane()
         self.unsent = _NOTHING
         self.opened_s = now_s
         self.received_s = now_s
@@ -125,6 +132,8 @@ class Server:
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._is_closing = False
         self._is_listening = True
+        self._was_hung = False
+        self._reads_again: dict[Client, None] = {}  # what they sent before an alarm ended is to be read
         self._looks_again_s = 0.0
         self._wakes_at_ms: int | None = None
         driver.add(self)
@@ -210,14 +219,20 @@ class Server:
         wanted = self._wanted(client)
         if wanted == client.watched or client.socket.fileno() < 0:
             return
-        if client.watched:
+        if not wanted:
+            self._selector.unregister(client.socket)
+        elif client.watched:
             self._selector.modify(client.socket, wanted, None)
         else:
             self._selector.register(client.socket, wanted, None)
         client.watched = wanted
 
     def _wanted(self, client: Client) -> int:
-        return selectors.EVENT_WRITE if client.unsent or client.connection.has_output else selectors.EVENT_READ
+        if self._driver.traffic.is_hung:
+            return 0
+        if client.unsent or client.connection.has_output:
+            return selectors.EVENT_WRITE
+        return 0 if client.connection.is_blocked or len(client.to_broker) > MAX_LATE else selectors.EVENT_READ
 
     # ------------------------------------------------------------------------------------------------ sockets
 
@@ -233,7 +248,11 @@ class Server:
                 return  # else the one who was there is gone already
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            client = Client(sock, self._new_connection(sock.fileno()), real_time.monotonic_s())
+            if self._driver.traffic.refuses_connections:
+                _reset(sock)
+                continue
+            connection = self._new_connection(sock.fileno())
+            client = Client(sock, connection, self._driver.traffic, real_time.monotonic_s())
             self._clients[sock.fileno()] = client
             self._unwatched[client] = None
 
@@ -258,7 +277,7 @@ class Server:
 
     def _read(self, client: Client) -> bool:
         """Read once; return whether there may be more."""
-        if client.unsent or client.connection.has_output:
+        if self._wanted(client) != selectors.EVENT_READ:
             return False
         try:
             octets = client.socket.recv(READ_SIZE)
@@ -270,12 +289,18 @@ class Server:
             self._end(client)
             return False
         client.received_s = real_time.monotonic_s()
+        if client.to_broker.is_clear:
+            self._receive(client, octets)
+        else:
+            client.to_broker.put(partial(self._receive, client, octets))
+        return True
+
+    def _receive(self, client: Client, octets: bytes) -> None:
         try:
             client.connection.receive(octets)
         except Exception:  # noqa: BLE001  the boundary between one client and all others; it is logged
             self._fail(client)
         self._talking[client] = None
-        return True
 
     def _fail(self, client: Client) -> None:
         """Let a fault of ours end this client's connection and nobody else's, as a crash does in RabbitMQ."""
@@ -295,7 +320,9 @@ class Server:
     def _send(self, client: Client) -> None:
         """Send what there is, as far as the socket takes it."""
         connection = client.connection
-        while client.unsent or connection.has_output:
+        if not client.to_client.is_clear:
+            self._send_later(client)
+        while (client.unsent or connection.has_output) and not self._driver.traffic.is_hung:
             octets: bytes | memoryview = client.unsent
             if not octets:
                 try:
@@ -313,10 +340,19 @@ class Server:
             if not sent:
                 break
             client.sent_s = real_time.monotonic_s()
-        if connection.is_finished and not client.unsent and client.ends_s is None:
+        if connection.is_finished and not (client.unsent or client.to_client or client.ends_s is not None):
             self._finish(client)
         if self._wanted(client) != client.watched:
             self._unwatched[client] = None
+
+    def _send_later(self, client: Client) -> None:
+        """Put what there is on its way, unless nothing moves at all: then it waits where it is."""
+        while client.connection.has_output and not self._driver.traffic.is_hung:
+            client.to_client.put(partial(self._arrived, client, client.connection.take_output(WRITE_ROOM)))
+
+    def _arrived(self, client: Client, octets: bytes) -> None:
+        client.unsent = memoryview(bytes(client.unsent) + octets)
+        self._talking[client] = None
 
     def _finish(self, client: Client) -> None:
         """End the sending side, so that the client sees everything that was said; its own end is waited for."""
@@ -336,7 +372,9 @@ class Server:
         if client.watched:
             self._selector.unregister(client.socket)
         client.socket.close()
-        client.connection.lose()
+        client.to_client.clear()
+        client.to_broker.put(client.connection.lose)  # behind what it sent before
+        self._reads_again.pop(client, None)
         self._talking.pop(client, None)
         self._unwatched.pop(client, None)
         model = client.connection.model
@@ -346,6 +384,8 @@ class Server:
 
     def _look_after_silent_clients(self, now_s: float) -> None:
         """Send heartbeats, and drop clients that say nothing for too long; in the wire's time, which is real."""
+        if self._driver.traffic.is_hung:
+            return
         for client in list(self._clients.values()):
             heartbeat_s = client.connection.heartbeat_s
             is_late = client.connection.model is None and now_s - client.opened_s > HANDSHAKE_TIMEOUT_S
@@ -372,9 +412,27 @@ class Server:
             return
         client.connection.take_events()
         self._talking[client] = None
+        if client.connection.has_unread and not client.connection.is_blocked:
+            self._reads_again[client] = None
+
+    def drop(self, connection: Connection) -> None:
+        """End a client's socket without a word, behind what was said before. Under the lock."""
+        client = self._by_model.get(connection)
+        if client is not None:
+            client.to_broker.clear()
+            self._send(client)
+            self._end(client)
 
     def end_of_turn(self) -> None:
-        """Send what the turn made the model say. Under the lock."""
+        """Send what the turn made the model say, and read what an alarm kept from being read. Under the lock."""
+        if self._was_hung is not self._driver.traffic.is_hung:
+            self._was_hung = self._driver.traffic.is_hung
+            everyone = dict.fromkeys(self._clients.values())
+            self._unwatched.update(everyone)
+            self._talking.update(everyone)
+        while self._reads_again:
+            client, _ = self._reads_again.popitem()
+            self._receive(client, b"")
         while self._talking:
             client, _ = self._talking.popitem()
             self._send(client)
@@ -386,6 +444,9 @@ class Server:
         if self._driver.clock.is_virtual:
             return False
         due_ms = self._driver.model.next_due_ms()
+        if (arrives_in_ms := self._driver.traffic.next_due_in_ms()) is not None:
+            arrives_ms = self._driver.clock.now_ms() + arrives_in_ms
+            due_ms = arrives_ms if due_ms is None else min(due_ms, arrives_ms)
         return due_ms is not None and (self._wakes_at_ms is None or due_ms < self._wakes_at_ms)
 
     def next_deadline_ms(self) -> int | None:
@@ -394,6 +455,12 @@ class Server:
 
     def on_time(self) -> None:
         """Do nothing: nothing of the wire is due in the model's time."""
+
+
+def _reset(sock: socket.socket) -> None:
+    """End a connection by a reset, as an address does at which nobody listens."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
 
 
 def _acknowledge(sock: socket.socket) -> None:

@@ -38,6 +38,8 @@ _METHODS: dict[type[Any], tuple[m.Method, Callable[[Any], dict[str, Any]]]] = {
     events.FlowOk: (m.CHANNEL_FLOW_OK, lambda event: {"active": event.active}),
     events.ConnectionClose: (m.CONNECTION_CLOSE, _refusal),
     events.ConnectionCloseOk: (m.CONNECTION_CLOSE_OK, lambda _: {}),
+    events.ConnectionBlocked: (m.CONNECTION_BLOCKED, lambda event: {"reason": event.reason}),
+    events.ConnectionUnblocked: (m.CONNECTION_UNBLOCKED, lambda _: {}),
     events.ExchangeDeclareOk: (m.EXCHANGE_DECLARE_OK, lambda _: {}),
     events.ExchangeDeleteOk: (m.EXCHANGE_DELETE_OK, lambda _: {}),
     events.ExchangeBindOk: (m.EXCHANGE_BIND_OK, lambda _: {}),
@@ -77,7 +79,7 @@ class Speaker:
     def __init__(self, version: Version) -> None:
         """Speak as this version does; `frame_max` is set when it is negotiated."""
         self.frame_max = 0
-        self._sorts_header_keys = version.sorts_header_keys
+        self._writes_anew = version.sorts_header_keys
 
     def take(self, waiting: deque[Saying], room: int) -> bytes:
         """Take from what is waiting until its octets fill the room, and return them; the last may go beyond it."""
@@ -134,7 +136,7 @@ class Speaker:
 
     def _with_content(self, channel: int, payload: bytes, properties: Properties, body: bytes) -> bytes:
         """Return method, header and body in one piece, so that nothing can come between them."""
-        octets = properties.payload_with_sorted_headers() if self._sorts_header_keys else properties.payload()
+        octets = properties.canonical_payload() if self._writes_anew else properties.payload()
         return codec.frame(codec.METHOD, channel, payload) + codec.content_frames(channel, octets, body, self.frame_max)
 
 

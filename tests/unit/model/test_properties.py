@@ -36,16 +36,29 @@ def test_replace_changes_adds_and_takes_away() -> None:
     assert properties.expiration == "100"
 
 
-def test_keys_of_headers_are_sorted_for_rabbitmq_4() -> None:
+def test_rabbitmq_4_writes_keys_of_headers_in_order() -> None:
     properties = Properties(headers={"b": longstr("1"), "a": Field("unsignedshort", 2)})
-    again = Properties.from_payload(properties.payload_with_sorted_headers())
+    again = Properties.from_payload(properties.canonical_payload())
     assert list((again.headers or {}).items()) == [("a", Field("unsignedshort", 2)), ("b", longstr("1"))]
     assert list(properties.headers or {}) == ["b", "a"]
 
 
-def test_headers_in_order_keep_their_octets() -> None:
-    payload = b"\x20\x00" + (4).to_bytes(4, "big") + b"\x01at\x07"
-    assert Properties.from_payload(payload).payload_with_sorted_headers() == payload
+@pytest.mark.parametrize(
+    ("came", "goes"),
+    [
+        (b"\x20\x00\x00\x00\x00\x04\x01at\x07", b"\x20\x00\x00\x00\x00\x04\x01at\x01"),
+        (b"\x20\x00\x00\x00\x00\x08\x01at\x01\x01at\x00", b"\x20\x00\x00\x00\x00\x04\x01at\x01"),
+        (
+            b"\x20\x00\x00\x00\x00\x0b\x01aL" + bytes(7) + b"\x01",
+            b"\x20\x00\x00\x00\x00\x0b\x01al" + bytes(7) + b"\x01",
+        ),
+        (b"\x10\x03\x02", b"\x10\x00\x02"),
+        (b"\x10\x00\x02", b"\x10\x00\x02"),
+    ],
+    ids=["a bool of 7", "a key twice", "L is l", "flags that say nothing", "nothing to do"],
+)
+def test_rabbitmq_4_writes_properties_anew(came: bytes, goes: bytes) -> None:
+    assert Properties.from_payload(came).canonical_payload() == goes
 
 
 def test_a_header_that_cannot_be_there_is_told_without_decoding() -> None:
