@@ -21,6 +21,7 @@ from queuey_fake import real_time
 from queuey_fake.clock import MS_PER_SECOND, Clock, ManualClock
 from queuey_fake.model.broker import Broker
 from queuey_fake.model.connection import Connection
+from queuey_fake.traffic import Traffic
 
 T = TypeVar("T")
 
@@ -40,6 +41,9 @@ class FrontEnd(Protocol):
 
     def take_output(self, connection: Connection) -> None:
         """Take what the model has to say on a connection. Under the lock."""
+
+    def drop(self, connection: Connection) -> None:
+        """End a connection without a word: it is lost. Under the lock."""
 
     def end_of_turn(self) -> None:
         """Do what is left at the end of a turn; may use the model once more. Under the lock."""
@@ -80,6 +84,7 @@ class Engine:
         self._completing_elsewhere = 0
         self._own = threading.local()
         self._elapsed_ms = 0
+        self.traffic = Traffic(self.elapsed_ms)
         self._last_ms = clock.now_ms()
         self._leave_clock = clock.join(self)
 
@@ -138,11 +143,13 @@ class Engine:
                     owner = owners.get(connection)
                     if owner is None:
                         connection.outbox.clear()
-                    else:
-                        owner.take_output(connection)
+                        continue
+                    owner.take_output(connection)
+                    if connection.is_lost:
+                        owner.drop(connection)
             for front_end in self._front_ends:
                 front_end.end_of_turn()
-            if not model.connections_with_output:
+            if not model.connections_with_output and not self.traffic.let_arrive():
                 break
         if self._waiting:
             self._happened.notify_all()
@@ -210,6 +217,8 @@ class Engine:
             deadline_ms = front_end.next_deadline_ms()
             if deadline_ms is not None:
                 due.append(self._last_ms + max(0, deadline_ms - self.elapsed_ms()))
+        if (arrives_in_ms := self.traffic.next_due_in_ms()) is not None:
+            due.append(self._last_ms + arrives_in_ms)
         return min(due, default=None)
 
     def _catch_up(self) -> None:

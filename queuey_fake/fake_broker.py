@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from queuey_fake.clock import Clock, ManualClock, duration_ms
 from queuey_fake.engine import WAIT_GUARD_S, Engine
+from queuey_fake.faults import Faults
 from queuey_fake.journal import Journal
 from queuey_fake.model.broker import Broker
 from queuey_fake.model.snapshots import Pending
@@ -45,6 +46,8 @@ class FakeBroker:
         model = Broker(version=version, permit=frozenset(permit), now_ms=self.clock.now_ms())
         model.observe(self.journal)
         self._engine = Engine(model, self.clock, wait_guard_s=wait_guard)
+        self.faults = Faults(self._engine)
+        """What can be made to fail."""
         self._backends: list[RabbitMqBackend] = []
         self._server: Server | None = None
         self._is_closed = False
@@ -72,11 +75,15 @@ class FakeBroker:
         """
         from queuey_fake.link import InProcessLink
         from queuey_rabbitmq.backend import RabbitMqBackend
+        from queuey_rabbitmq.options import RabbitMqOptions
 
+        options = options or RabbitMqOptions()
         made: list[RabbitMqBackend] = []
         link = InProcessLink(
             self._engine,
             self.journal,
+            connect_timeout_ms=options.connect_timeout_ms,
+            heartbeat_s=options.heartbeat,
             explain_wait=self._explain_wait,
             on_close=lambda: self._backends.remove(made[0]) if made else None,
         )
@@ -129,6 +136,7 @@ class FakeBroker:
         if self._is_closed:
             return
         self._is_closed = True
+        self.faults.clear()
         for backend in list(self._backends):
             backend.close()
         if self._server is not None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
+from queuey_fake.clock import MS_PER_SECOND
 from queuey_fake.engine import BlockingInCallbackError, Engine, WaitGuardError, WaitsForever
 from queuey_fake.journal import Journal
 from queuey_fake.model import events
@@ -28,14 +31,33 @@ from queuey_rabbitmq.core.errors import (
 
 T = TypeVar("T")
 
+HEARTBEAT_GRACE_S = 5
+"""pika adds it to the heartbeat, and gives a silent connection up after two of those (measured with 1.4.4)."""
+
+
+class _Farewell(Enum):
+    """How a client leaves, behind everything that it has sent."""
+
+    CLOSE = "connection.close"
+    HANG_UP = "the end of its socket"
+
 
 class InProcessLink:
     """A backend's way to the model of a FakeBroker."""
 
     def __init__(
-        self, engine: Engine, journal: Journal, *, explain_wait: Callable[[], str], on_close: Callable[[], None]
+        self,
+        engine: Engine,
+        journal: Journal,
+        *,
+        connect_timeout_ms: int,
+        heartbeat_s: int,
+        explain_wait: Callable[[], str],
+        on_close: Callable[[], None],
     ) -> None:
         self._engine = engine
+        self._connect_timeout_ms = connect_timeout_ms
+        self._silence_ms = 2 * (heartbeat_s + HEARTBEAT_GRACE_S) * MS_PER_SECOND if heartbeat_s else None
         self._journal = journal
         self._explain_wait = explain_wait
         self._on_close = on_close
@@ -59,7 +81,9 @@ class InProcessLink:
     def open(self, name: str, on_event: Callable[[amqp.Event], None]) -> amqp.Connection:
         """Connect to the model, which knows no names of connections."""
         del name
-        connection = InProcessConnection(self._engine, self._journal, self, on_event)
+        connection = InProcessConnection(
+            self._engine, self._journal, self, on_event, connect_by_ms=self.monotonic_ms() + self._connect_timeout_ms
+        )
         self._connections.append(connection)
         return connection
 
@@ -137,6 +161,12 @@ class InProcessLink:
                 return
         connection.outbox.clear()
 
+    def drop(self, connection: ModelConnection) -> None:
+        """Let a connection be lost."""
+        for mine in list(self._connections):
+            if mine.model is connection:
+                mine.cut()
+
     def end_of_turn(self) -> None:
         """Let the connections report what is left, and the session send its acks."""
         for connection in list(self._connections):
@@ -145,13 +175,33 @@ class InProcessLink:
             self._driven.end_of_turn()
 
     def next_deadline_ms(self) -> int | None:
-        """Return when the session has something due."""
-        return None if self._driven is None else self._driven.next_deadline_ms()
+        """Return when the session has something due, or a connection has waited for long enough."""
+        due = [ms for connection in self._connections if (ms := self._gives_up_ms(connection)) is not None]
+        if self._driven is not None and (deadline_ms := self._driven.next_deadline_ms()) is not None:
+            due.append(deadline_ms)
+        return min(due, default=None)
 
     def on_time(self) -> None:
-        """Let the session do what is due."""
+        """Give up connections that answer nothing, and let the session do what is due."""
+        now_ms = self.monotonic_ms()
+        for connection in list(self._connections):
+            gives_up_ms = self._gives_up_ms(connection)
+            if gives_up_ms is None or gives_up_ms > now_ms:
+                continue
+            if connection.connect_by_ms is None:
+                connection.lose("open", 0, "no heartbeats come from the broker any more")
+            else:
+                timeout_s = self._connect_timeout_ms / MS_PER_SECOND
+                connection.lose("waiting for an AMQP answer", 0, f"no AMQP answer within {timeout_s:g} s")
         if self._driven is not None:
             self._driven.on_time()
+
+    def _gives_up_ms(self, connection: InProcessConnection) -> int | None:
+        """Return when a connection is taken for dead: like a real one, at its connect timeout or for its silence."""
+        hung_since_ms = self._engine.traffic.hung_since_ms
+        if connection.connect_by_ms is not None:
+            return connection.connect_by_ms
+        return None if hung_since_ms is None or self._silence_ms is None else hung_since_ms + self._silence_ms
 
 
 class InProcessMailbox:
@@ -179,10 +229,16 @@ class InProcessMailbox:
 
 
 class InProcessConnection:
-    """One connection of a session to the model."""
+    """One connection of a session to the model: what either side says may be on its way for a while."""
 
     def __init__(
-        self, engine: Engine, journal: Journal, link: InProcessLink, on_event: Callable[[amqp.Event], None]
+        self,
+        engine: Engine,
+        journal: Journal,
+        link: InProcessLink,
+        on_event: Callable[[amqp.Event], None],
+        *,
+        connect_by_ms: int,
     ) -> None:
         self._engine = engine
         self._journal = journal
@@ -193,25 +249,49 @@ class InProcessConnection:
         self._is_gone = False
         self._reports: deque[amqp.Event] = deque()
         """What does not come from the model's outbox."""
-        self.model = engine.model.connect()
-        engine.own(self.model, link)
-        self._reports.append(amqp.ConnectionOpened({"product": "RabbitMQ", "version": engine.model.version.release}))
+        self.model: ModelConnection | None = None
+        self.connect_by_ms: int | None = connect_by_ms
+        """When it must be open; None once it is."""
+        self._unread: deque[amqp.Command | _Farewell] = deque()
+        """What has arrived at a broker that does not read."""
+        self._to_broker = engine.traffic.lane()
+        self._to_client = engine.traffic.lane()
+        self._to_broker.put(self._arrive)
+
+    # what the session does
 
     def send(self, commands: Sequence[amqp.Command]) -> None:
-        """Do the commands on the model, in order."""
-        for command in commands:
-            if not self._is_gone:
-                self._perform(command)
+        """Have the commands done on the model, in order."""
+        if self._is_gone:
+            return
+        if self._to_broker.is_clear:
+            self._take(commands)
+        else:
+            self._to_broker.put(partial(self._take, list(commands)))
 
     def close(self) -> None:
         """Close the connection in the model."""
-        self.abort()
+        if not self._is_gone:
+            self._to_broker.put(partial(self._take, [_Farewell.CLOSE]))
 
     def abort(self) -> None:
-        """Close the connection in the model."""
+        """Be gone at once; the model learns of it when everything that was said before has come."""
+        self.lose("closing", 200, "Normal shutdown")
+
+    # what happens on the way
+
+    def lose(self, stage: str, code: int, text: str) -> None:
+        """End the client's side; the broker's ends when it has read what was sent."""
         if not self._is_gone:
-            self.model.close()
-            self._lose("closing", 200, "Normal shutdown")
+            self._end(stage, code, text)
+            self._to_broker.put(partial(self._take, [_Farewell.HANG_UP]))
+
+    def cut(self) -> None:
+        """Hear that the connection is lost: what was on its way is, too."""
+        self._to_broker.clear()
+        self._to_client.clear()
+        if not self._is_gone:
+            self._end("open", 0, "the connection was cut: ConnectionResetError")
 
     def report(self) -> None:
         """Tell the session what does not come from the model's outbox."""
@@ -219,22 +299,73 @@ class InProcessConnection:
             self._on_event(self._reports.popleft())
         if self._is_gone:
             self._link.forget(self)
+        elif self._unread:
+            self._read()
 
     def take_output(self) -> None:
         """Tell the session what the model has written."""
+        assert self.model is not None, "only a model writes"
         outbox = self.model.outbox
-        while outbox and not self._is_gone:
-            self._translate(outbox.popleft())
+        if self._to_client.is_clear:
+            while outbox and not self._is_gone:
+                self._translate(outbox.popleft())
+        else:
+            for event in outbox:
+                self._to_client.put(partial(self._hear, event))
+            outbox.clear()
 
-    def _lose(self, stage: str, code: int, text: str) -> None:
+    def _hear(self, event: events.Event) -> None:
+        if not self._is_gone:
+            self._translate(event)
+
+    def _end(self, stage: str, code: int, text: str) -> None:
         self._is_gone = True
-        self._engine.disown(self.model)
+        if self.model is not None:
+            self._engine.disown(self.model)
         self._reports.append(amqp.ConnectionLost(stage, code, text, None))
 
-    def _perform(self, command: amqp.Command) -> None:  # noqa: C901 -- one case per command
+    def _opened(self) -> None:
+        self.connect_by_ms = None
+        release = self._engine.model.version.release
+        self._reports.append(amqp.ConnectionOpened({"product": "RabbitMQ", "version": release}))
+
+    # what the broker does
+
+    def _arrive(self) -> None:
+        if self._engine.traffic.refuses_connections:
+            self._to_client.put(partial(self.lose, "connecting", 0, "Connection refused"))
+            return
+        self.model = self._engine.model.connect()
+        if not self._is_gone:
+            self._engine.own(self.model, self._link)
+        self._to_client.put(self._opened)
+
+    def _take(self, commands: Sequence[amqp.Command | _Farewell]) -> None:
+        self._unread.extend(commands)
+        self._read()
+
+    def _read(self) -> None:
+        """Do what has arrived, as far as the broker reads; a connection that it has ended is not read any more."""
+        model, unread = self.model, self._unread
+        if model is None or not model.is_open:
+            unread.clear()
+            return
+        while unread and not model.is_blocked:
+            command = unread[0]
+            if type(command) is amqp.Publish and model.blocks_publish():
+                return
+            unread.popleft()
+            if command is _Farewell.CLOSE:
+                model.close()
+            elif command is _Farewell.HANG_UP:
+                model.lose()
+            else:
+                self._perform(command, model)
+
+    def _perform(self, command: amqp.Command, model: ModelConnection) -> None:  # noqa: C901 -- one case per command
         number = command.channel
         if isinstance(command, amqp.OpenChannel):
-            channel = self._channels[number] = self.model.open_channel(number)
+            channel = self._channels[number] = model.open_channel(number)
             if command.confirms:
                 self._confirming.add(number)
                 channel.confirm_select()
@@ -295,13 +426,19 @@ class InProcessConnection:
             case events.Cancel(channel, tag):
                 self._on_event(amqp.ConsumerCancelled(channel, tag, by_broker=True))
             case events.ChannelClose(channel, code, text):
-                self._channels.pop(channel).close_ok()
+                self._to_broker.put(self._channels.pop(channel).close_ok)
                 self._on_event(amqp.ChannelClosed(channel, code, text))
             case events.ChannelCloseOk(channel):
                 self._channels.pop(channel)
                 self._on_event(amqp.ChannelClosed(channel, 200, "closed as asked"))
             case events.ConnectionClose(code, text):
-                self._lose("open", code, text)
+                self._end("open", code, text)
+            case events.ConnectionCloseOk():
+                self._end("closing", 200, "Normal shutdown")
+            case events.ConnectionBlocked(reason):
+                self._on_event(amqp.ConnectionBlocked(reason))
+            case events.ConnectionUnblocked():
+                self._on_event(amqp.ConnectionUnblocked())
 
 
 def to_model(properties: amqp.Properties) -> Properties:

@@ -15,6 +15,7 @@ from queuey_fake.model import errors, snapshots
 from queuey_fake.model.connection import CLIENT_CAPABILITIES, Connection
 from queuey_fake.model.names import Names
 from queuey_fake.model.observer import Observer
+from queuey_fake.model.publish_faults import PublishFaults
 from queuey_fake.model.snapshots import BindingSnapshot, ConnectionSnapshot, ExchangeSnapshot, Pending, QueueSnapshot
 from queuey_fake.model.timers import Timers
 from queuey_fake.model.versions import version_named
@@ -31,6 +32,9 @@ class Broker:
         self.connections: dict[Connection, None] = {}
         self.connections_with_output: dict[Connection, None] = {}
         self.vhosts: dict[str, VHost] = {}
+        self.alarm: str | None = None
+        """The resource alarm that keeps publishes out, in the words of connection.blocked."""
+        self.publish_faults: PublishFaults | None = None
         self._timers = Timers(now_ms)
         self._message_number = 0
         self._connection_number = 0
@@ -60,6 +64,18 @@ class Broker:
     def forget(self, connection: Connection) -> None:
         """Let go of a connection that has ended; its outbox stays with whoever holds it."""
         self.connections.pop(connection, None)
+
+    def lose_connections(self) -> None:
+        """End every connection without a word, as when the network is gone."""
+        for connection in list(self.connections):
+            connection.lose()
+
+    def set_alarm(self, reason: str | None) -> None:
+        """Raise a resource alarm, or end it with None."""
+        self.alarm = reason
+        if reason is None:
+            for connection in self.connections:
+                connection.unblock()
 
     def observe(self, observer: Observer | None) -> None:
         """Report what happens to messages from now on, in all virtual hosts; None ends that."""

@@ -18,6 +18,7 @@ from queuey_fake.model.direct_reply import ReplyConsumer
 from queuey_fake.model.door import method
 from queuey_fake.model.limiter import ChannelLimiter
 from queuey_fake.model.properties import NO_PROPERTIES, Properties
+from queuey_fake.model.publish_faults import Fate
 from queuey_fake.model.publishing import published_message
 from queuey_fake.model.transaction import Settlement, Transaction
 from queuey_fake.model.unacked import Unacked, in_groups
@@ -91,11 +92,19 @@ class Channel(DeclaringChannel):
         if self._transaction is not None:
             self._transaction.publishes.append((message, queues, mandatory))
             return
-        is_accepted = self._deliver_to_queues(message, queues, mandatory=mandatory)
+        faults = self._broker.publish_faults
+        fate = None
+        if faults is not None:
+            fate = faults.next_fate(is_mandatory=mandatory, is_confirming=self._is_confirming)
+            queues = [] if fate is Fate.RETURNED else queues
+        is_accepted = fate is not Fate.NACKED and self._deliver_to_queues(message, queues, mandatory=mandatory)
         if self._is_confirming:
             tag = self._next_publish_tag
             self._next_publish_tag = tag + 1
-            self._send(events.Ack(self.number, tag) if is_accepted else events.Nack(self.number, tag))
+            if fate is not Fate.LAST_UNCONFIRMED:
+                self._send(events.Ack(self.number, tag) if is_accepted else events.Nack(self.number, tag))
+        if fate is Fate.LAST or fate is Fate.LAST_UNCONFIRMED:
+            self._broker.post(lambda broker: broker.lose_connections(), self._broker)
 
     def _deliver_to_queues(self, message: Message, queues: list[Target], *, mandatory: bool) -> bool:
         """Hand the message to each queue, or return it; return False where a queue refuses it."""

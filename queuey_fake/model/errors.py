@@ -413,6 +413,11 @@ def connection_forced(explanation: str) -> ConnectionException:
     return ConnectionException(320, explanation)
 
 
+def shutdown() -> ConnectionException:
+    """Say that the broker goes down in good order (measured with rabbitmqctl stop_app)."""
+    return ConnectionException(320, "broker forced connection closure with reason 'shutdown'")
+
+
 def malformed_short_string() -> ConnectionException:
     """Say that a short string is not UTF-8 (rabbit_binary_parser:assert_utf8)."""
     return ConnectionException(501, "Malformed UTF-8 in shortstr")

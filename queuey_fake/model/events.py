@@ -64,6 +64,21 @@ class ConnectionCloseOk:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionBlocked:
+    """connection.blocked: nothing more is read from this connection while the broker's alarm lasts."""
+
+    reason: str
+    channel: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionUnblocked:
+    """connection.unblocked."""
+
+    channel: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ExchangeDeclareOk:
     """exchange.declare-ok."""
 
@@ -270,6 +285,8 @@ Event = (
     | FlowOk
     | ConnectionClose
     | ConnectionCloseOk
+    | ConnectionBlocked
+    | ConnectionUnblocked
     | ExchangeDeclareOk
     | ExchangeDeleteOk
     | ExchangeBindOk

@@ -25,6 +25,7 @@ DELETED = "the queue was deleted"
 LEASE_ENDED = "the queue expired (x-expires) with messages inside"
 NO_CONSUMER_LEFT = "the queue was deleted with its last consumer"
 CONNECTION_ENDED = "the queue was exclusive and its connection ended"
+RESTARTED = "the broker was restarted, which no transient message or queue outlives"
 
 _WHAT_HAPPENS = {
     dead_letter.EXPIRED: "expired",
@@ -149,11 +150,10 @@ class Queue:
         return [queued for queued in everything if self._is_kept(queued.message)]
 
     def recover(self, messages: list[QueuedMessage]) -> None:
-        """Take the messages over that outlived another incarnation of the queue; they count as delivered."""
+        """Take the messages over that outlived another incarnation of the queue."""
         for queued in messages:
             self._sequence += 1
             queued.sequence = self._sequence
-            queued.redelivered = True
             self.ready.append(queued)
         self.drop_expired()
 
@@ -436,6 +436,16 @@ class Queue:
             if timer is not None:
                 self._timers.cancel(timer)
         self.ttl_timer = self.lease_timer = None
+
+    def dismiss(self) -> list[Consumer]:
+        """Take all consumers out and return them; what they have not settled stays with their channels."""
+        consumers = [*self.consumers.active]
+        for record in self.consumers.records.values():
+            consumers += record.blocked
+        for consumer in consumers:
+            self.consumers.remove(consumer)
+        self._holder = None
+        return consumers
 
     def unacked(self) -> list[QueuedMessage]:
         """Return what is delivered and not settled, by channel and in order of delivery."""

@@ -21,6 +21,7 @@ class Version:
     x_death_keys_sorted_when_prepended: (
         bool  # else original-expiration, count, reason, queue, time, exchange, routing-keys
     )
+    keeps_transient_exchanges: bool  # over a restart
     redelivered_if_delivery_count: bool  # a dead letter is redelivered when rejected or returned by a close before
     refuses_unknown_delivery_mode: bool
     qos_global_is_per_consumer: bool
@@ -72,6 +73,7 @@ _V3_10 = Version(
     trusts_published_x_death=True,
     removes_cc_when_dead_letter_key=True,
     x_death_keys_sorted_when_prepended=True,
+    keeps_transient_exchanges=False,
     redelivered_if_delivery_count=False,
     refuses_unknown_delivery_mode=True,
     qos_global_is_per_consumer=False,
@@ -153,6 +155,7 @@ _V4_3 = replace(
     _V4_0,
     name="4.3",
     release="4.3.6",
+    keeps_transient_exchanges=True,
     redelivered_if_delivery_count=True,
     qos_global_is_per_consumer=True,
     later_qos_lifts_channel_limit=False,

@@ -206,9 +206,26 @@ class VHost:
     def queue_crashed(self, queue: Queue) -> None:
         """Put another queue in the place of one that crashed: the persistent messages stay, the consumers do not."""
         outlived = queue.abandon()
+        for queued in outlived:
+            queued.redelivered = True  # they all count as delivered
         self._tell_of_end(queue)
         self.queues[queue.name] = new_queue(queue.identity, self)
         self.queues[queue.name].recover(outlived)
+
+    def queue_restarted(self, queue: Queue) -> None:
+        """Put another queue in the place of one that went down in good order, with the persistent messages."""
+        outlived = queue.abandon()
+        if self.version.redelivered_if_delivery_count:
+            for queued in outlived:
+                queued.redelivered = queued.delivery_count > 0
+        fresh = self.queues[queue.name] = new_queue(queue.identity, self)
+        fresh.recover(outlived)
+
+    def forget_transient(self) -> None:
+        """Take out the exchanges that are not durable, with their bindings."""
+        for exchange in [exchange for exchange in self.exchanges.values() if not exchange.durable]:
+            if exchange.name in self.exchanges:  # one that goes can take others with it
+                self._remove_exchange(exchange.name)
 
     def _tell_of_end(self, queue: Queue) -> None:
         consumers = [*queue.consumers.active]
