@@ -289,6 +289,7 @@ class Worker(Generic[SetT]):
                 is_told = True
                 with suppress(QueueyError):  # it has ended by itself
                     deliveries.stop()
+                log.info("worker of %s: shutting down; it takes no more jobs", self._queues.__qualname__)
             if self._ends_at is not None and monotonic_s() >= self._ends_at:
                 return
 
