@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
+from queuey_fake import frozen_time
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -157,6 +159,7 @@ class RabbitMqUnderTest:
     fake = None
 
     def __init__(self, broker: ReadyBroker, settings: Settings) -> None:
+        _let_connections_live()
         self.version = broker.version
         self._max_real_wait = settings.max_real_wait
         self._closing = contextlib.ExitStack()
@@ -187,7 +190,7 @@ class RabbitMqUnderTest:
         return time.time_ns() // 1_000_000
 
     def advance(self, duration: timedelta | float) -> None:
-        """Wait, really; fails the test where that is longer than the ini queuey_max_real_wait allows."""
+        """Wait, really, and tick frozen time along; fails the test where that is longer than queuey_max_real_wait."""
         seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
         if seconds < 0:
             raise ValueError(f"time advances forwards, not by {duration!r}")
@@ -200,6 +203,8 @@ class RabbitMqUnderTest:
             )
         if seconds > 0:
             time.sleep(seconds + _TIMERS_LAG)
+            if (shown_ms := frozen_time.shown_ms()) is not None:
+                frozen_time.move_shown_to(shown_ms + round(seconds * 1000))
 
     def queue(self, name: str) -> QueueLook | None:
         """Return one queue as it is now, or None where there is none."""
@@ -216,3 +221,11 @@ class RabbitMqUnderTest:
     def close(self) -> None:
         """Close every backend, then let the virtual host or the queues go."""
         self._closing.close()
+
+
+def _let_connections_live() -> None:
+    """Bridge freezegun before it is used: a connection dies of a freeze that was not told of pika."""
+    with contextlib.suppress(ImportError):
+        import freezegun.api  # noqa: F401 -- loading it is the point: who imports it later finds it bridged
+
+    frozen_time.bridge()

@@ -6,6 +6,7 @@ nothing else before a fixture needs it.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -75,6 +76,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         indirect=True,
         scope="session",
     )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Bridge freezegun where tests have it and queuey loaded; fixtures see to what is loaded later."""
+    del session
+    if "freezegun.api" in sys.modules and "queuey_rabbitmq" in sys.modules:
+        from queuey_fake import frozen_time
+
+        frozen_time.bridge()
 
 
 @pytest.hookimpl(optionalhook=True)
