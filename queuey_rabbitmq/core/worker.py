@@ -10,7 +10,7 @@ import logging
 import random
 import threading
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -149,7 +149,7 @@ class Worker(Generic[SetT]):
         """Handle at most one job, in the caller's thread; tell whether there was one.
 
         Waits up to `timeout` (seconds or timedelta) for a job; without one it takes only what is ready now. What
-        the worker has been handed stays with it between steps, until `close`.
+        the worker has been handed stays with it between steps, until `close`. Not for a worker that runs.
         """
         if self._stopping:
             return False
@@ -169,20 +169,17 @@ class Worker(Generic[SetT]):
         """
         if not self._runs.acquire(blocking=False):
             raise RuntimeError("this worker runs already, in another thread")
-        try:
-            if burst:
-                while self.step():
-                    pass
-            elif signals:
-                with stop_signals(self.shutdown, lambda: self.shutdown(grace=0)):
-                    self._serve()
-            else:
-                self._serve()
-        finally:
-            self._runs.release()
-            self.close()
+        with ExitStack() as leaving:
+            leaving.callback(self._runs.release)
             if close_backend:
-                self._backend.close()
+                leaving.callback(self._backend.close)
+            leaving.callback(self.close)
+            if signals and not burst:
+                leaving.enter_context(stop_signals(self.shutdown, lambda: self.shutdown(grace=0)))
+            if not burst:
+                self._serve()
+            while burst and self.step():
+                pass
 
     def shutdown(self, *, grace: timedelta | float | None = None) -> None:
         """Ask `run` to end, from any thread or a signal handler; it returns at once.
