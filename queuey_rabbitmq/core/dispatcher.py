@@ -172,13 +172,11 @@ class Dispatcher:
             self._hooks.tell("dead_lettered", attempt.context, outcome.reason, outcome.error, self._took(attempt))
         try:
             self._settle(attempt, outcome)
-        except _CAN_NEVER_WORK as refusal:
-            if isinstance(outcome, Dead):
-                self._settle_failed(attempt, refusal)
-            else:
-                self._conclude(attempt, self._instead(attempt, outcome, refusal))
         except Exception as error:  # noqa: BLE001 -- an error of our own must not end the worker either
-            self._settle_failed(attempt, error)
+            if isinstance(error, _CAN_NEVER_WORK) and not isinstance(outcome, Dead):
+                self._conclude(attempt, self._instead(attempt, outcome, error))
+            else:
+                self._settle_failed(attempt, error)
         else:
             self._concluded(attempt, outcome)
 

@@ -120,16 +120,18 @@ class ConsumerChannel(ManagedChannel):
     def check(self, step: Step) -> None:
         """End the step when everything that the broker has ready for this consumer has come.
 
+        While there is no channel it waits for the next one, up to the step's deadline.
         The queue answers a passive declaration after what it has sent before. It may answer before it looks at acks
         that came first (rabbit_amqqueue_process:prioritise_call), so `has_more` tells whether to ask again.
         """
         self.has_more = False
-        if self.state != "open" or self.has_ended:
+        if self.has_ended:
             self._endings.succeed(step)
             return
-        self.send_acks()
         self._checks.append(step)
-        self.connection.send([amqp.DeclareQueue(channel=self.number, queue=self.queue, passive=True, arguments={})])
+        if self.live:
+            self.send_acks()
+            self._ask_the_queue()
 
     def end(self, error: QueueyError) -> None:
         """Deliver nothing more but the error; while the channel is there, what is out can still be settled."""
@@ -138,6 +140,8 @@ class ConsumerChannel(ManagedChannel):
             if self._start is not None:
                 self._endings.fail(self._start, error)
             self._mailbox.put((self, Ended(error)))
+            while self._checks:
+                self._endings.succeed(self._checks.popleft())
         if self.state == "closed":
             self._keeper.consumer_ended(self)
 
@@ -186,12 +190,13 @@ class ConsumerChannel(ManagedChannel):
         self.connection.send(
             [amqp.Consume(channel=self.number, queue=self.queue, consumer_tag=self.tag, prefetch=self._prefetch)]
         )
+        for _ in self._checks:
+            self._ask_the_queue()
 
     def closed(self, code: int, text: str) -> None:
         """End the consumer as it was asked to; or leave it to its keeper, as the broker closed its channel."""
         self.live = False
         reopens, self._reopens = self._reopens, False
-        self._end_checks()
         if self._drains:
             self._end_as_asked()
         if self.has_ended:
@@ -210,7 +215,6 @@ class ConsumerChannel(ManagedChannel):
     def lost(self, error: BackendError) -> None:
         """Wait for the connection to come back, or end with it; the broker takes back what was not settled."""
         self.live = self._reopens = False
-        self._end_checks()
         if self._drains:
             self._end_as_asked()
         if self.has_ended:
@@ -223,9 +227,8 @@ class ConsumerChannel(ManagedChannel):
     def _end_as_asked(self) -> None:
         self.end(ShutDownError(f"the consumer of queue '{self.queue}' was asked to take no more"))
 
-    def _end_checks(self) -> None:
-        while self._checks:
-            self._endings.succeed(self._checks.popleft())
+    def _ask_the_queue(self) -> None:
+        self.connection.send([amqp.DeclareQueue(channel=self.number, queue=self.queue, passive=True, arguments={})])
 
     def _gone(self) -> None:
         if self._stop is not None:

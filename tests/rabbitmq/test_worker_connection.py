@@ -155,6 +155,34 @@ def test_a_connection_that_is_cut_and_made_again_is_a_pause(wire: Wire, producer
     assert sum(handler.calls.values()) - len(handler.calls) <= CUTS * PREFETCH
 
 
+def test_a_burst_waits_for_a_connection_that_is_made_again(wire: Wire, producer: Producer[Work]) -> None:
+    handler = Counts()
+    with RabbitMqBackend.with_options(wire.url, RabbitMqOptions()) as backend:
+        worker = Worker(backend, Work)
+        worker.register(Do, handler)
+        worker.step()
+        producer.enqueue_many([Do(number) for number in range(1, 7)])
+        wire.cut()
+        worker.run(burst=True)
+    assert sorted(number for number, _ in handler.calls) == list(range(1, 7))
+
+
+def test_a_worker_without_a_connection_is_shut_down_at_once(wire: Wire, producer: Producer[Work]) -> None:
+    with RabbitMqBackend.with_options(wire.url, RabbitMqOptions()) as backend:
+        worker = Worker(backend, Work, concurrency=2)
+        worker.register(Do, handler := Counts())
+        thread, errors = run_in_thread(worker)
+        producer.enqueue(Do(1))
+        ends_at = time.monotonic() + TIMEOUT_S
+        while not handler.calls and time.monotonic() < ends_at:
+            time.sleep(0.01)
+        wire.close()
+        worker.shutdown()
+        thread.join(TIMEOUT_S)
+        assert not thread.is_alive()
+    assert errors == []
+
+
 def test_a_connection_that_is_not_made_again_ends_run_with_an_error_that_names_the_queue(
     wire: Wire, producer: Producer[Work]
 ) -> None:

@@ -222,8 +222,10 @@ def test_hooks_see_the_life_of_a_job_with_durations(
         producer.enqueue_after(ByJob(2), 1)
         while worker.step(timeout=10):
             pass
+    producer.enqueue_many([ByJob(3), ByJob(4)])
+    assert hooks.seen[-2:] == [("enqueued", "by_job", None)] * 2
     second, tenth = timedelta(seconds=1), timedelta(seconds=0.1)
-    assert hooks.seen == [
+    assert hooks.seen[:-2] == [
         ("enqueued", "by_job", None),
         ("started", 1),
         ("deferred", 1, "429", second, 0.25),
