@@ -43,6 +43,7 @@ CLOSE_TIMEOUT_S = 5.0
 MS_PER_SECOND = 1000
 MAX_LATE = 64  # reads of a client that may be on their way at a time, when a fault makes them late
 _NOTHING = memoryview(b"")
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -115,6 +116,7 @@ class Server:
     ) -> None:
         """Open the port; 0 takes a free one. Raises OSError where it cannot be had."""
         self._driver = driver
+        self._traffic = driver.traffic
         self._users = users
         self._listener = socket.create_server((host, port), backlog=BACKLOG)
         self._listener.setblocking(False)
@@ -228,11 +230,12 @@ class Server:
         client.watched = wanted
 
     def _wanted(self, client: Client) -> int:
-        if self._driver.traffic.is_hung:
+        if self._traffic.is_hung:
             return 0
-        if client.unsent or client.connection.has_output:
-            return selectors.EVENT_WRITE
-        return 0 if client.connection.is_blocked or len(client.to_broker) > MAX_LATE else selectors.EVENT_READ
+        connection = client.connection
+        if client.unsent or connection.has_output:
+            return _WRITE
+        return 0 if connection.is_blocked or len(client.to_broker) > MAX_LATE else _READ
 
     # ------------------------------------------------------------------------------------------------ sockets
 
@@ -248,11 +251,11 @@ class Server:
                 return  # else the one who was there is gone already
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._driver.traffic.refuses_connections:
+            if self._traffic.refuses_connections:
                 _reset(sock)
                 continue
             connection = self._new_connection(sock.fileno())
-            client = Client(sock, connection, self._driver.traffic, real_time.monotonic_s())
+            client = Client(sock, connection, self._traffic, real_time.monotonic_s())
             self._clients[sock.fileno()] = client
             self._unwatched[client] = None
 
@@ -277,7 +280,7 @@ class Server:
 
     def _read(self, client: Client) -> bool:
         """Read once; return whether there may be more."""
-        if self._wanted(client) != selectors.EVENT_READ:
+        if self._wanted(client) != _READ:
             return False
         try:
             octets = client.socket.recv(READ_SIZE)
@@ -322,13 +325,14 @@ class Server:
         connection = client.connection
         if not client.to_client.is_clear:
             self._send_later(client)
-        while (client.unsent or connection.has_output) and not self._driver.traffic.is_hung:
+        while (client.unsent or connection.has_output) and not self._traffic.is_hung:
             octets: bytes | memoryview = client.unsent
             if not octets:
                 try:
                     octets = connection.take_output(WRITE_ROOM)
                 except Exception:  # noqa: BLE001  as where its words are read
                     self._fail(client)
+            client.sent_s = real_time.monotonic_s()
             try:
                 sent = client.socket.send(octets)
             except BlockingIOError:
@@ -339,7 +343,6 @@ class Server:
             client.unsent = memoryview(octets)[sent:] if sent < len(octets) else _NOTHING
             if not sent:
                 break
-            client.sent_s = real_time.monotonic_s()
         if connection.is_finished and not (client.unsent or client.to_client or client.ends_s is not None):
             self._finish(client)
         if self._wanted(client) != client.watched:
@@ -347,7 +350,7 @@ class Server:
 
     def _send_later(self, client: Client) -> None:
         """Put what there is on its way, unless nothing moves at all: then it waits where it is."""
-        while client.connection.has_output and not self._driver.traffic.is_hung:
+        while client.connection.has_output and not self._traffic.is_hung:
             client.to_client.put(partial(self._arrived, client, client.connection.take_output(WRITE_ROOM)))
 
     def _arrived(self, client: Client, octets: bytes) -> None:
@@ -384,7 +387,7 @@ class Server:
 
     def _look_after_silent_clients(self, now_s: float) -> None:
         """Send heartbeats, and drop clients that say nothing for too long; in the wire's time, which is real."""
-        if self._driver.traffic.is_hung:
+        if self._traffic.is_hung:
             return
         for client in list(self._clients.values()):
             heartbeat_s = client.connection.heartbeat_s
@@ -425,8 +428,8 @@ class Server:
 
     def end_of_turn(self) -> None:
         """Send what the turn made the model say, and read what an alarm kept from being read. Under the lock."""
-        if self._was_hung is not self._driver.traffic.is_hung:
-            self._was_hung = self._driver.traffic.is_hung
+        if self._was_hung is not self._traffic.is_hung:
+            self._was_hung = self._traffic.is_hung
             everyone = dict.fromkeys(self._clients.values())
             self._unwatched.update(everyone)
             self._talking.update(everyone)
@@ -444,7 +447,7 @@ class Server:
         if self._driver.clock.is_virtual:
             return False
         due_ms = self._driver.model.next_due_ms()
-        if (arrives_in_ms := self._driver.traffic.next_due_in_ms()) is not None:
+        if (arrives_in_ms := self._traffic.next_due_in_ms()) is not None:
             arrives_ms = self._driver.clock.now_ms() + arrives_in_ms
             due_ms = arrives_ms if due_ms is None else min(due_ms, arrives_ms)
         return due_ms is not None and (self._wakes_at_ms is None or due_ms < self._wakes_at_ms)
