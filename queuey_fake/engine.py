@@ -235,6 +235,11 @@ class Engine:
 
     # ------------------------------------------------------------------------------------------- waits
 
+    def check_may_wait(self) -> None:
+        """Raise BlockingInCallbackError in a callback of a future."""
+        if getattr(self._own, "completions", None) is not None:
+            raise BlockingInCallbackError
+
     def wait(self, ready: Callable[[], bool], timeout_ms: int | None) -> bool:
         """Wait until `ready`, in virtual time where the clock is virtual; tell whether it is.
 
@@ -242,8 +247,7 @@ class Engine:
         """
         if ready():
             return True
-        if getattr(self._own, "completions", None) is not None:
-            raise BlockingInCallbackError
+        self.check_may_wait()
         if not self.clock.is_virtual:
             return self._wait_really(ready, timeout_ms)
         deadline_ms = None if timeout_ms is None else self.elapsed_ms() + timeout_ms

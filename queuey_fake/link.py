@@ -101,6 +101,13 @@ class InProcessLink:
         """Give a future its error when the turn is over."""
         self._engine.complete(future, error=error)
 
+    def check_may_wait(self) -> None:
+        """Raise BackendError in a callback of a future."""
+        try:
+            self._engine.check_may_wait()
+        except BlockingInCallbackError:
+            raise blocking_in_callback() from None
+
     def wait(self, future: Future[T], deadline_ms: int) -> T:
         """Wait for a future; in virtual time, which moves to what is due until the future is done."""
         timeout_ms = max(0, deadline_ms - self.monotonic_ms())
@@ -143,10 +150,7 @@ class InProcessLink:
                 f"{self._explain_wait()}"
             ) from None
         except BlockingInCallbackError:
-            raise BackendError(
-                "a blocking call in a future's callback: it would wait for the very thread that it blocks; use "
-                "publish_nowait, or hand over to another thread"
-            ) from None
+            raise blocking_in_callback() from None
 
     # what the engine calls (FrontEnd)
 
@@ -439,6 +443,14 @@ class InProcessConnection:
                 self._on_event(amqp.ConnectionBlocked(reason))
             case events.ConnectionUnblocked():
                 self._on_event(amqp.ConnectionUnblocked())
+
+
+def blocking_in_callback() -> BackendError:
+    """Say why a call that waits is refused in a callback."""
+    return BackendError(
+        "a blocking call in a future's callback: it would wait for the very thread that it blocks; use "
+        "publish_nowait, or hand over to another thread"
+    )
 
 
 def to_model(properties: amqp.Properties) -> Properties:

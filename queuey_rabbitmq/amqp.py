@@ -379,6 +379,9 @@ class Link(Protocol):
     def fail(self, future: Future[Any], error: BaseException) -> None:
         """Give a future its error when the turn is over. Only inside a turn."""
 
+    def check_may_wait(self) -> None:
+        """Raise BackendError where `wait` would block the turns: in a callback of a future."""
+
     def wait(self, future: Future[T], deadline_ms: int) -> T:
         """Wait for a future that a turn resolves, and return its result or raise its error.
 

@@ -261,6 +261,7 @@ class RabbitMqDelivery:
     def _replace(self, place: Callable[[], Placed]) -> None:
         """Publish what takes the job's place, and ack in the turn that learns of the confirm."""
         source = self._source
+        source.session.check_may_wait()
         self._begin()
         try:
             placed = place()

@@ -111,7 +111,7 @@ class PikaLink:
 
     def wait(self, future: Future[T], deadline_ms: int) -> T:
         """Wait for a future; see the port."""
-        self._refuse_to_block()
+        self.check_may_wait()
         timeout_s = min(max(0, deadline_ms - self.monotonic_ms()) / 1000, threading.TIMEOUT_MAX)
         try:
             future.exception(timeout_s)
@@ -124,7 +124,7 @@ class PikaLink:
     def mailbox(self) -> PikaMailbox[Any]:
         """Return a new mailbox."""
         self._refuse_fork()
-        return PikaMailbox(self._refuse_to_block)
+        return PikaMailbox(self.check_may_wait)
 
     def close(self, timeout_ms: int) -> None:
         """End the link: what is open is closed within the timeout, then dropped; see the port.
@@ -162,7 +162,8 @@ class PikaLink:
                 "after the fork"
             )
 
-    def _refuse_to_block(self) -> None:
+    def check_may_wait(self) -> None:
+        """Raise BackendError on the I/O thread; see the port."""
         self._refuse_fork()
         if threading.get_ident() == self._thread_id:
             raise BackendError(

@@ -107,6 +107,7 @@ class Session:
 
     def declare(self, declarations: list[QueueDeclaration]) -> None:
         """Declare queues in order. Raises DeclareRefusedError with what differs; those before it stay declared."""
+        self.check_may_wait()
         timeout_ms = self._settings.operation_timeout_ms
         operation = DeclareOperation(declarations, deadline_ms=self._deadline(timeout_ms), timeout_ms=timeout_ms)
         self._link.run(partial(self._submit, operation, self._declarer.declare))
@@ -149,12 +150,17 @@ class Session:
             raise
         return operation
 
+    def check_may_wait(self) -> None:
+        """Raise BackendError where waiting would block the turns, before anything is sent."""
+        self._link.check_may_wait()
+
     def wait(self, operation: PublishOperation) -> None:
         """Wait until a publish has ended. Raises its error."""
         self._wait(operation)
 
     def consume(self, queue: str, prefetch: int, mailbox: amqp.Mailbox[Any]) -> ConsumerChannel:
         """Start a consumer that puts (itself, Delivered), and in the end (itself, Ended), into the mailbox."""
+        self.check_may_wait()
         step = self._step(f"consuming queue '{queue}'", self._settings.operation_timeout_ms)
         started: list[ConsumerChannel] = []
         self._link.run(partial(self._consume, step, queue, prefetch, mailbox, started))

@@ -1,6 +1,7 @@
 """The engine keeps user code out of its lock, and lets threads wait in virtual time."""
 
 import threading
+import uuid
 from concurrent.futures import Future
 from datetime import UTC, datetime
 
@@ -11,6 +12,7 @@ from queuey_fake.clock import SystemClock
 from queuey_fake.engine import BlockingInCallbackError, Engine, WaitGuardError, WaitsForever
 from queuey_fake.model.broker import Broker
 from queuey_fake.model.fields import Field
+from queuey_rabbitmq import BackendError, Envelope, QueueConfig
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -137,3 +139,25 @@ def test_a_clock_that_moves_by_itself_is_waited_for_really() -> None:
 def test_a_broker_on_a_clock_that_moves_by_itself_cannot_be_advanced() -> None:
     with FakeBroker(clock=SystemClock()) as broker, pytest.raises(ValueError, match="moves by itself"):
         broker.advance(1)
+
+
+def test_a_blocking_publish_in_a_callback_is_refused_before_anything_is_sent() -> None:
+    with FakeBroker() as broker:
+        backend = broker.backend()
+        backend.declare([QueueConfig("emails")])
+        job = Envelope(job_id=uuid.UUID(int=1), job_type="send", queue="emails", enqueued_at_ms=0, payload=None)
+        refused: list[BackendError] = []
+
+        def publish(_future: Future[None]) -> None:
+            try:
+                backend.publish(job)
+            except BackendError as error:
+                refused.append(error)
+
+        future: Future[None] = Future()
+        future.add_done_callback(publish)
+        broker._engine.run(lambda: broker._engine.complete(future))
+        queue = broker.queue("emails")
+    assert ["callback" in str(error) for error in refused] == [True]
+    assert queue is not None
+    assert queue.ready == 0
