@@ -35,15 +35,17 @@ class EventLoop:
     def run(self, coroutine: Coroutine[Any, Any, object], *, timeout_ms: int | None) -> None:
         """Run a coroutine to its end; raise what it raises, SystemExit included, without ending the loop.
 
-        Raises JobTimeoutError once it was cancelled because it took longer than `timeout_ms`.
+        Raises JobTimeoutError once it was cancelled because it took longer than `timeout_ms`, and Abandoned where the
+        loop was closed under it or before.
         """
         import asyncio
 
         try:
-            future = asyncio.run_coroutine_threadsafe(self._watched(coroutine, timeout_ms), self._started())
+            loop = self._started()
         except BaseException:
             coroutine.close()
             raise
+        future = asyncio.run_coroutine_threadsafe(self._watched(coroutine, timeout_ms), loop)
         try:
             error = future.result()
         except CancelledError:
@@ -54,8 +56,12 @@ class EventLoop:
         if error is not None:
             raise error
 
+    def open(self) -> None:
+        """Let coroutines run, after a `close` too."""
+        self._closing = False
+
     def close(self) -> None:
-        """Cancel what still runs, and end the thread. Idempotent; a coroutine may be run again afterwards."""
+        """Cancel what still runs, and end the thread. Idempotent; nothing runs until `open`."""
         with self._lock:
             loop, self._loop = self._loop, None
             self._closing = True
@@ -83,9 +89,10 @@ class EventLoop:
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
+            if self._closing:
+                raise Abandoned
             if self._loop is None:
                 ready: Future[asyncio.AbstractEventLoop] = Future()
-                self._closing = False
                 self._thread = threading.Thread(
                     target=self._serve, args=(ready,), name="queuey worker's event loop", daemon=True
                 )
@@ -96,13 +103,19 @@ class EventLoop:
     def _serve(self, ready: Future[asyncio.AbstractEventLoop]) -> None:
         import asyncio
 
-        async def until_stopped() -> None:
+        async def until_stopped(loop: asyncio.AbstractEventLoop) -> None:
             self._stop = asyncio.Event()
-            loop = asyncio.get_running_loop()
-            with suppress(AttributeError):  # a loop that is not asyncio's own reads the clock in its own way
-                # Handlers sleep in real time, as those in threads do, also where a test freezes time.
-                loop.time = monotonic_s  # type: ignore[method-assign]  # a clock of one loop, and not of all
             ready.set_result(loop)
             await self._stop.wait()
 
-        asyncio.run(until_stopped())
+        try:
+            with asyncio.Runner() as runner:
+                loop = runner.get_loop()
+                with suppress(AttributeError):  # a loop that is not asyncio's own reads the clock in its own way
+                    # Handlers sleep in real time, as those in threads do, also where a test freezes time.
+                    loop.time = monotonic_s  # type: ignore[method-assign]  # a clock of one loop, and not of all
+                runner.run(until_stopped(loop))
+        except BaseException as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)

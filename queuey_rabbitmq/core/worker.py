@@ -125,6 +125,7 @@ class Worker(Generic[SetT]):
         `retry` chooses a policy by the payload; `timeout` replaces the job's. Raises InvalidConfigError for a second
         handler of a job type, and for a job of another set.
         """
+        job_of(self._queues, job, doing="registering a handler of")
         return Registering(lambda function: self.register(job, function, retry=retry, timeout=timeout))
 
     def register(
@@ -210,6 +211,7 @@ class Worker(Generic[SetT]):
             # The worker's own come last: they are used instead of those that every worker of the set has.
             self._handlers.update(self._queues.__handlers__ | self._own_handlers)
             self._warn_of_missing_handlers()
+            self._loop.open()
             self._deliveries = self._backend.consume(*self._configs.values())
         return self._deliveries
 

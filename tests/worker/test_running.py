@@ -17,12 +17,14 @@ from queuey_rabbitmq import (
     BackendError,
     ConsumerCancelledError,
     Envelope,
+    InvalidConfigError,
     Job,
     Producer,
     Queue,
     QueueSet,
     RabbitMqBackend,
     Worker,
+    handles,
     job,
 )
 
@@ -41,6 +43,15 @@ class Do(Job[Work]):
 
 @job(Work.other)
 class DoOther(Job[Work]):
+    number: int
+
+
+class Leisure(QueueSet):
+    time = Queue()
+
+
+@job(Leisure.time)
+class Play(Job[Leisure]):
     number: int
 
 
@@ -346,6 +357,30 @@ def test_a_worker_says_which_jobs_it_has_no_handler_for(
     assert "no handler for do_other; such jobs will be dead-lettered" in caplog.text
     caplog.clear()
     make_worker(only=[Work.some]).run(burst=True)
+    assert "no handler" not in caplog.text
+
+
+def test_a_job_type_has_one_handler_in_a_worker_and_a_job_of_another_set_has_none(backend: RabbitMqBackend) -> None:
+    worker = Worker(backend, Work)
+    worker.register(Do, print)
+    with pytest.raises(InvalidConfigError, match="handler of Do: print is its handler already"):
+        worker.handler(Do)(lambda _: None)
+    with pytest.raises(InvalidConfigError, match="of Play: it is a job of Leisure, and this is for Work"):
+        worker.handler(Play)  # type: ignore[arg-type] -- that is the test
+
+
+def test_a_handler_that_every_worker_has_gives_way_to_a_workers_own(
+    backend: RabbitMqBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str] = []
+    handles(Play)(lambda job: done.append(f"every worker: {job.number}"))
+    own = Worker(backend, Leisure)
+    own.register(Play, lambda job: done.append(f"its own: {job.number}"))
+    producer = Producer(backend, Leisure)
+    for worker in (own, Worker(backend, Leisure)):
+        producer.enqueue(Play(1))
+        worker.run(burst=True)
+    assert done == ["its own: 1", "every worker: 1"]
     assert "no handler" not in caplog.text
 
 
