@@ -7,6 +7,7 @@ of what is due.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -23,7 +24,7 @@ class Participant(Protocol):
         """Return the next instant, in ms since the epoch, at which something is due."""
 
     def before_move(self) -> None:
-        """Let what has already been sent to it take effect before time moves on."""
+        """Let what has already been sent to it take effect, and other threads finish, before time moves on."""
 
     def clock_moved(self) -> None:
         """Let everything that is due happen, and everything that follows from it."""
@@ -59,6 +60,7 @@ class ManualClock:
         self._own_ms = epoch_ms(start) if start is not None else real_time.now_ms()
         self._participants: list[Participant] = []
         if self._follows:
+            _following.add(self)
             frozen_time.listen(self)
 
     def __repr__(self) -> str:
@@ -87,20 +89,30 @@ class ManualClock:
 
     def move_to_ms(self, target_ms: int) -> None:
         """Move to an instant in ms since the epoch, stopping wherever something is due on the way."""
-        for participant in list(self._participants):
-            participant.before_move()
-        while (due_ms := self._next_due_ms()) is not None and due_ms <= target_ms:
+        while True:
+            for participant in self._movers():
+                participant.before_move()
+            due_ms = self.next_due_ms()
+            if due_ms is None or due_ms > target_ms:
+                break
             self._stop_at(max(due_ms, self.now_ms()))
         self._stop_at(target_ms)
+
+    def next_due_ms(self) -> int | None:
+        """Return the next instant, in ms since the epoch, at which something is due; None where nothing is."""
+        due = [ms for participant in self._movers() if (ms := participant.next_due_ms()) is not None]
+        return min(due, default=None)
 
     def shown_time_changed(self) -> None:
         """Tell the participants: freezegun has frozen, moved or thawed time."""
         for participant in list(self._participants):
             participant.clock_moved()
 
-    def _next_due_ms(self) -> int | None:
-        due = [ms for participant in self._participants if (ms := participant.next_due_ms()) is not None]
-        return min(due, default=None)
+    def _movers(self) -> list[Participant]:
+        """Return all that moves with this clock: while time is shown, that is what moves with any that follows it."""
+        if not self._follows or frozen_time.shown_ms() is None:
+            return list(self._participants)
+        return [participant for clock in list(_following) for participant in clock._participants]  # noqa: SLF001 -- its own class
 
     def _stop_at(self, now_ms: int) -> None:
         if self._follows and frozen_time.shown_ms() is not None:
@@ -108,7 +120,12 @@ class ManualClock:
                 frozen_time.move_shown_to(now_ms)
         else:
             self._own_ms = now_ms
-        self.shown_time_changed()
+        for participant in self._movers():
+            participant.clock_moved()
+
+
+_following: weakref.WeakSet[ManualClock] = weakref.WeakSet()
+"""The clocks that go by shown time: while there is one, they are one."""
 
 
 class SystemClock:

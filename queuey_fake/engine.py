@@ -6,19 +6,22 @@ after the turn, without the lock, so no code of a user ever runs under it.
 
 Who waits. The driving thread, the one that made the broker, moves virtual time while it waits, from one due instant
 to the next. Any other thread blocks until something happens; a guard of real seconds turns a wait that was forgotten
-into an error. On a clock that moves by itself every wait is a real one.
+into an error. Before the driving thread moves time it lets others finish at the instant that it is: those that have
+something to take, and those that have taken a delivery and not settled it, under the same guard. On a clock that moves
+by itself every wait is a real one.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from queuey_fake import real_time
 from queuey_fake.clock import MS_PER_SECOND, Clock, ManualClock
+from queuey_fake.in_hand import is_at_work
 from queuey_fake.model.broker import Broker
 from queuey_fake.model.connection import Connection
 from queuey_fake.traffic import Traffic
@@ -54,13 +57,16 @@ class FrontEnd(Protocol):
     def on_time(self) -> None:
         """Do what is due. Under the lock."""
 
+    def threads_with_deliveries(self) -> Iterator[threading.Thread]:
+        """Yield the threads, but for the driving one, that hold a delivery they have not settled. Under the lock."""
+
 
 class WaitsForever(Exception):  # noqa: N818 -- says what it is
     """A wait without a deadline for which nothing is ready and nothing is due."""
 
 
 class WaitGuardError(Exception):
-    """A thread waited for longer than the guard while virtual time stood still."""
+    """A thread waited for longer than the guard, in real seconds; the message says for whom."""
 
 
 class BlockingInCallbackError(Exception):
@@ -78,6 +84,8 @@ class Engine:
         self._lock = threading.Lock()
         self._happened = threading.Condition(self._lock)
         self._waiting = 0
+        self._blocked: dict[threading.Thread, Callable[[], bool]] = {}
+        """Threads that wait, and whether they have what they wait for."""
         self._owners: dict[Connection, FrontEnd] = {}
         self._front_ends: list[FrontEnd] = []
         self._completions: deque[tuple[Future[Any], Any, BaseException | None]] = deque()
@@ -199,9 +207,10 @@ class Engine:
             return self._next_due_ms()
 
     def before_move(self) -> None:
-        """Let what clients have sent already take effect."""
+        """Let what clients have sent already take effect, and other threads finish; raises WaitGuardError."""
         for front_end in list(self._front_ends):
             front_end.take_in()
+        self.let_others_work()
 
     def clock_moved(self) -> None:
         """Let everything that is due happen."""
@@ -240,26 +249,83 @@ class Engine:
         if getattr(self._own, "completions", None) is not None:
             raise BlockingInCallbackError
 
-    def wait(self, ready: Callable[[], bool], timeout_ms: int | None) -> bool:
+    def wait(
+        self, ready: Callable[[], bool], timeout_ms: int | None, *, then: Callable[[], object] | None = None
+    ) -> bool:
         """Wait until `ready`, in virtual time where the clock is virtual; tell whether it is.
 
-        Raises WaitsForever, WaitGuardError or BlockingInCallbackError where waiting makes no sense.
+        `then` is called at that moment, under the lock, before any other thread finds it ready. Raises WaitsForever,
+        WaitGuardError or BlockingInCallbackError where waiting makes no sense.
         """
-        if ready():
+        if self._is_ready(ready, then):
             return True
         self.check_may_wait()
         if not self.clock.is_virtual:
-            return self._wait_really(ready, timeout_ms)
+            return self._wait_really(ready, timeout_ms, then)
         deadline_ms = None if timeout_ms is None else self.elapsed_ms() + timeout_ms
-        if threading.get_ident() == self.driving_thread:
-            return self._drive(ready, deadline_ms)
-        return self._block(ready, deadline_ms)
+        if self.is_driving_thread():
+            return self._drive(ready, deadline_ms, then)
+        return self._block(ready, deadline_ms, then)
 
-    def _drive(self, ready: Callable[[], bool], deadline_ms: int | None) -> bool:
+    def is_driving_thread(self) -> bool:
+        """Tell whether the calling thread is the one that moves time."""
+        return threading.get_ident() == self.driving_thread
+
+    def let_others_work(self) -> bool:
+        """Wait, as the driving thread, for others that are at work at this instant; tell whether there were any.
+
+        Raises WaitGuardError when one of them takes longer than the guard.
+        """
+        if not self.is_driving_thread() or getattr(self._own, "completions", None) is not None:
+            return False
+        guard_s: float | None = None
+        while True:
+            with self._lock:
+                busy = self._who_is_at_work()
+                if busy is None:
+                    return guard_s is not None
+                now_s = real_time.monotonic_s()
+                if guard_s is None:
+                    guard_s = now_s + self.wait_guard_s
+                elif now_s >= guard_s:
+                    raise WaitGuardError(
+                        f"time does not move on while {busy}: waited {self.wait_guard_s:g} real seconds for that"
+                    )
+                self._sleep(LOOK_EVERY_S)
+
+    def is_anybody_at_work(self) -> bool:
+        """Tell whether the driving thread would have to wait for others before it moves time."""
+        with self._lock:
+            return self._who_is_at_work() is not None
+
+    def _who_is_at_work(self) -> str | None:
+        if self._completing_elsewhere:
+            return "another thread ends futures"
+        for thread, is_ready in self._blocked.items():
+            if is_ready():
+                return f"thread '{thread.name}' takes what it has waited for"
+        for front_end in self._front_ends:
+            for thread in front_end.threads_with_deliveries():
+                # Who waits for something that has not come can settle nothing before time moves on.
+                if thread not in self._blocked and is_at_work(thread):
+                    return f"thread '{thread.name}' holds a delivery that it has not settled"
+        return None
+
+    def _is_ready(self, ready: Callable[[], bool], then: Callable[[], object] | None) -> bool:
+        if not ready():
+            return False
+        if then is not None:
+            with self._lock:
+                if not ready():
+                    return False
+                then()
+        return True
+
+    def _drive(self, ready: Callable[[], bool], deadline_ms: int | None, then: Callable[[], object] | None) -> bool:
         clock = self.clock
         assert isinstance(clock, ManualClock), "only a manual clock is virtual"
-        while not ready():
-            if self._let_others_complete():
+        while not self._is_ready(ready, then):
+            if self.let_others_work():
                 continue
             due_ms = self.next_due_ms()
             target_ms = None if deadline_ms is None else self._last_ms + deadline_ms - self._elapsed_ms
@@ -270,34 +336,39 @@ class Engine:
                 clock.move_to_ms(max(due_ms, clock.now_ms()))
             else:
                 clock.move_to_ms(target_ms)
-                return ready()
+                return self._is_ready(ready, then)
         return True
 
-    def _let_others_complete(self) -> bool:
-        """Wait for other threads to hand over what their turns have ended; tell whether there was anything."""
-        with self._lock:
-            if not self._completing_elsewhere:
-                return False
-            self._sleep(self.wait_guard_s)
-            return True
-
-    def _block(self, ready: Callable[[], bool], deadline_ms: int | None) -> bool:
+    def _block(self, ready: Callable[[], bool], deadline_ms: int | None, then: Callable[[], object] | None) -> bool:
         guard_s = real_time.monotonic_s() + self.wait_guard_s
-        while not ready():
-            if deadline_ms is not None and self._elapsed_ms >= deadline_ms:
-                return False
-            if real_time.monotonic_s() >= guard_s:
-                raise WaitGuardError
-            with self._lock:
-                if not ready():
+        me = threading.current_thread()
+        with self._lock:
+            self._blocked[me] = lambda: ready() or (deadline_ms is not None and self._elapsed_ms >= deadline_ms)
+        try:
+            while True:
+                with self._lock:
+                    if ready():
+                        if then is not None:
+                            then()
+                        return True
+                    if deadline_ms is not None and self._elapsed_ms >= deadline_ms:
+                        return False
+                    if real_time.monotonic_s() >= guard_s:
+                        raise WaitGuardError(
+                            f"waited {self.wait_guard_s:g} real seconds while virtual time stood still: nobody moved it"
+                        )
                     self._sleep(LOOK_EVERY_S)
-            if self.clock.now_ms() != self._last_ms:
-                self.clock_moved()
-        return True
+                if self.clock.now_ms() != self._last_ms:
+                    self.clock_moved()
+        finally:
+            with self._lock:
+                del self._blocked[me]
 
-    def _wait_really(self, ready: Callable[[], bool], timeout_ms: int | None) -> bool:
+    def _wait_really(
+        self, ready: Callable[[], bool], timeout_ms: int | None, then: Callable[[], object] | None
+    ) -> bool:
         end = None if timeout_ms is None else real_time.monotonic_s() + timeout_ms / MS_PER_SECOND
-        while not ready():
+        while not self._is_ready(ready, then):
             due_ms = self.next_due_ms()
             naps = [] if due_ms is None else [(due_ms - self.clock.now_ms()) / MS_PER_SECOND]
             if end is not None:

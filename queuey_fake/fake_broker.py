@@ -16,6 +16,7 @@ from queuey_fake.faults import Faults
 from queuey_fake.journal import Journal
 from queuey_fake.model.broker import Broker
 from queuey_fake.model.snapshots import Pending
+from queuey_fake.wording import explain
 
 if TYPE_CHECKING:
     from queuey_fake.inspection import QueueView
@@ -84,7 +85,7 @@ class FakeBroker:
             self.journal,
             connect_timeout_ms=options.connect_timeout_ms,
             heartbeat_s=options.heartbeat,
-            explain_wait=self._explain_wait,
+            explain_wait=self.explain,
             on_close=lambda: self._backends.remove(made[0]) if made else None,
         )
         backend = RabbitMqBackend(link, options)
@@ -131,6 +132,12 @@ class FakeBroker:
         pending: list[Pending] = self._engine.look(self._engine.model.pending)
         return pending
 
+    def explain(self) -> str:
+        """Return in lines of text which queues hold messages, what is due and when, and why something is not."""
+        model = self._engine.model
+        queues, pending = self._engine.look(lambda: (model.queue_snapshots(), model.pending()))
+        return explain(queues, pending, self.now_ms())
+
     def close(self) -> None:
         """Close every backend of this broker, and forget everything it holds. Idempotent."""
         if self._is_closed:
@@ -142,12 +149,3 @@ class FakeBroker:
         if self._server is not None:
             self._server.close()
         self._engine.close()
-
-    def _explain_wait(self) -> str:
-        pending = self.pending()
-        if not pending:
-            return "nothing is held and nothing is due."
-        lines = [f"  {item}" for item in pending[:10]]
-        if len(pending) > len(lines):
-            lines.append(f"  ... and {len(pending) - len(lines)} more")
-        return "what is due:\n" + "\n".join(lines)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from queuey_fake.model.message import Message
 from queuey_fake.model.queue import CONNECTION_ENDED, DELETED, NO_CONSUMER_LEFT
+from queuey_fake.wording import instant
 
 MAX_MESSAGES = 20_000
 MAX_EVENTS_PER_MESSAGE = 200
@@ -35,10 +35,9 @@ class Event(NamedTuple):
 
     def __str__(self) -> str:
         """Say it in one line."""
-        instant = datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
         where = f" in '{self.queue}'" if self.queue and self.what != "dead-lettered" else ""
         where = f" to '{self.queue}'" if self.what == "dead-lettered" else where
-        return f"{instant}  {self.what}{where}" + (f" ({self.detail})" if self.detail else "")
+        return f"{instant(self.at_ms)}  {self.what}{where}" + (f" ({self.detail})" if self.detail else "")
 
 
 @dataclass(frozen=True, slots=True)

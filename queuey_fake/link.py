@@ -7,14 +7,16 @@ A thin translator: commands become calls of the model, what the model says becom
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from enum import Enum
 from functools import partial
-from typing import Any, TypeVar
+from threading import Thread
+from typing import Any, NamedTuple, TypeVar
 
 from queuey_fake.clock import MS_PER_SECOND
 from queuey_fake.engine import BlockingInCallbackError, Engine, WaitGuardError, WaitsForever
+from queuey_fake.in_hand import InHand
 from queuey_fake.journal import Journal
 from queuey_fake.model import events
 from queuey_fake.model.channel import Channel
@@ -64,6 +66,8 @@ class InProcessLink:
         self._connections: list[InProcessConnection] = []
         self._driven: amqp.Driven | None = None
         self._closed = False
+        self.arriving: Arriving | None = None
+        """The delivery that is being handed to the session."""
 
     def attach(self, driven: amqp.Driven) -> None:
         """Name the session that the turns drive."""
@@ -111,13 +115,13 @@ class InProcessLink:
     def wait(self, future: Future[T], deadline_ms: int) -> T:
         """Wait for a future; in virtual time, which moves to what is due until the future is done."""
         timeout_ms = max(0, deadline_ms - self.monotonic_ms())
-        if not self._wait(future.done, timeout_ms):
+        if not self.wait_until(future.done, timeout_ms):
             raise DeadlineExceededError("the broker did not answer in time")
         return future.result()
 
     def mailbox(self) -> InProcessMailbox:
         """Return a new mailbox."""
-        return InProcessMailbox(self._wait)
+        return InProcessMailbox(self, self._engine)
 
     def close(self, timeout_ms: int) -> None:
         """End the link."""
@@ -137,18 +141,18 @@ class InProcessLink:
         for connection in list(self._connections):
             connection.abort()
 
-    def _wait(self, ready: Callable[[], bool], timeout_ms: int | None) -> bool:
+    def wait_until(
+        self, ready: Callable[[], bool], timeout_ms: int | None, *, then: Callable[[], object] | None = None
+    ) -> bool:
+        """Wait as the engine waits; say in the terms of backends why that makes no sense."""
         try:
-            return self._engine.wait(ready, timeout_ms)
+            return self._engine.wait(ready, timeout_ms, then=then)
         except WaitsForever:
             raise NothingPending(
-                f"waiting without a timeout, and nothing can ever end it: {self._explain_wait()}"
+                f"waiting without a timeout, and nothing can ever end it:\n{self._explain_wait()}"
             ) from None
-        except WaitGuardError:
-            raise DeadlineExceededError(
-                f"waited {self._engine.wait_guard_s:g} real seconds while virtual time stood still: nobody moved it. "
-                f"{self._explain_wait()}"
-            ) from None
+        except WaitGuardError as error:
+            raise DeadlineExceededError(f"{error}. What is held and what is due:\n{self._explain_wait()}") from None
         except BlockingInCallbackError:
             raise blocking_in_callback() from None
 
@@ -200,6 +204,11 @@ class InProcessLink:
         if self._driven is not None:
             self._driven.on_time()
 
+    def threads_with_deliveries(self) -> Iterator[Thread]:
+        """Yield the threads that hold a delivery of this link."""
+        for connection in self._connections:
+            yield from connection.in_hand.threads()
+
     def _gives_up_ms(self, connection: InProcessConnection) -> int | None:
         """Return when a connection is taken for dead: like a real one, at its connect timeout or for its silence."""
         hung_since_ms = self._engine.traffic.hung_since_ms
@@ -208,25 +217,37 @@ class InProcessLink:
         return None if hung_since_ms is None or self._silence_ms is None else hung_since_ms + self._silence_ms
 
 
+class Arriving(NamedTuple):
+    """A delivery, by what settles it."""
+
+    in_hand: InHand
+    channel: int
+    delivery_tag: int
+
+
 class InProcessMailbox:
     """Deliveries on their way from turns to the threads of an application."""
 
-    def __init__(self, wait: Callable[[Callable[[], bool], int | None], bool]) -> None:
-        self._items: deque[Any] = deque()
-        self._wait = wait
+    def __init__(self, link: InProcessLink, engine: Engine) -> None:
+        self._items: deque[tuple[Any, Arriving | None]] = deque()
+        self._link = link
+        self._engine = engine
 
     def put(self, item: Any) -> None:
         """Add an item."""
-        self._items.append(item)
+        self._items.append((item, self._link.arriving))
 
     def get(self, timeout_ms: int | None) -> Any | None:
         """Take the oldest item; wait for one as the engine waits."""
-        while True:
-            try:
-                return self._items.popleft()
-            except IndexError:
-                if not self._wait(self._has_items, timeout_ms):
-                    return None
+        taken: list[Any] = []
+        self._link.wait_until(self._has_items, timeout_ms, then=partial(self._take_into, taken))
+        return taken[0] if taken else None
+
+    def _take_into(self, taken: list[Any]) -> None:
+        item, arrived = self._items.popleft()
+        if arrived is not None and not self._engine.is_driving_thread():
+            arrived.in_hand.take(arrived.channel, arrived.delivery_tag)
+        taken.append(item)
 
     def _has_items(self) -> bool:
         return bool(self._items)
@@ -258,6 +279,8 @@ class InProcessConnection:
         """When it must be open; None once it is."""
         self._unread: deque[amqp.Command | _Farewell] = deque()
         """What has arrived at a broker that does not read."""
+        self.in_hand = InHand()
+        """What other threads than the driving one have taken and not settled."""
         self._to_broker = engine.traffic.lane()
         self._to_client = engine.traffic.lane()
         self._to_broker.put(self._arrive)
@@ -268,10 +291,21 @@ class InProcessConnection:
         """Have the commands done on the model, in order."""
         if self._is_gone:
             return
+        if self.in_hand:
+            self._note_settled(commands)
         if self._to_broker.is_clear:
             self._take(commands)
         else:
             self._to_broker.put(partial(self._take, list(commands)))
+
+    def _note_settled(self, commands: Sequence[amqp.Command]) -> None:
+        for command in commands:
+            if isinstance(command, amqp.Ack):
+                self.in_hand.settle(command.channel, command.delivery_tag, multiple=command.multiple)
+            elif isinstance(command, amqp.Nack | amqp.Reject):
+                self.in_hand.settle(command.channel, command.delivery_tag, multiple=False)
+            elif isinstance(command, amqp.CloseChannel):
+                self.in_hand.forget(command.channel)
 
     def close(self) -> None:
         """Close the connection in the model."""
@@ -407,9 +441,11 @@ class InProcessConnection:
         match event:
             case events.Deliver(channel, tag, delivery_tag, redelivered, exchange, routing_key, properties, body):
                 readable = to_python(properties)
+                self._link.arriving = Arriving(self.in_hand, channel, delivery_tag)
                 self._on_event(
                     amqp.Delivered(channel, tag, delivery_tag, redelivered, exchange, routing_key, readable, body)
                 )
+                self._link.arriving = None
             case events.Ack(channel, delivery_tag, multiple):
                 self._on_event(amqp.Confirmed(channel, delivery_tag, multiple))
             case events.Nack(channel, delivery_tag, multiple):

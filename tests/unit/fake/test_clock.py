@@ -1,8 +1,11 @@
 """A manual clock moves only when told to, and stops wherever something is due."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+import time_machine
+from freezegun import freeze_time
 
 from queuey_fake.clock import ManualClock, duration_ms, epoch_ms
 
@@ -16,12 +19,13 @@ class Recorder:
         self.clock = clock
         self.due = sorted(epoch_ms(START) + round(seconds * 1000) for seconds in due_s)
         self.seen: list[float] = []
+        self.warned: list[float] = []
 
     def next_due_ms(self) -> int | None:
         return self.due[0] if self.due else None
 
     def before_move(self) -> None:
-        self.warned_at = self.clock.now_ms()
+        self.warned.append((self.clock.now_ms() - epoch_ms(START)) / 1000)
 
     def clock_moved(self) -> None:
         now = self.clock.now_ms()
@@ -44,12 +48,12 @@ def test_one_jump_stops_at_every_instant_at_which_something_is_due() -> None:
     assert recorder.seen == [10, 20, 30]
 
 
-def test_participants_are_told_before_time_moves() -> None:
+def test_participants_are_told_before_each_move_of_time() -> None:
     clock = ManualClock(START)
     recorder = Recorder(clock, 10)
     clock.join(recorder)
     clock.advance(30)
-    assert recorder.warned_at == epoch_ms(START)
+    assert recorder.warned == [0, 10]
 
 
 def test_several_participants_share_the_stops_in_order() -> None:
@@ -59,6 +63,17 @@ def test_several_participants_share_the_stops_in_order() -> None:
     clock.join(second)
     clock.advance(30)
     assert first.seen == second.seen == [10, 20, 30, 30]
+
+
+@pytest.mark.parametrize("show", [freeze_time(START), time_machine.travel(START, tick=False)])
+def test_clocks_that_follow_shown_time_stop_wherever_one_of_them_has_something_due(show: Any) -> None:
+    with show:
+        clocks = ManualClock(), ManualClock()
+        first, second = Recorder(clocks[0], 10, 30), Recorder(clocks[1], 20)
+        clocks[0].join(first)
+        clocks[1].join(second)
+        clocks[0].advance(30)
+        assert sorted(set(second.seen)) == sorted(set(first.seen)) == [10, 20, 30]
 
 
 def test_what_is_due_in_the_past_happens_now() -> None:

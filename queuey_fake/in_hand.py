@@ -1,0 +1,57 @@
+"""Which threads are at work on deliveries: who has taken one and not settled it, and whether such a thread still runs.
+
+Owns the note of that; what is done about it is the engine's.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from threading import Thread
+
+POOLS = frozenset({"threading", "queue", "concurrent.futures.thread", "anyio._backends._asyncio"})
+"""The modules that are on the stack of a pool's thread which waits for something to do."""
+
+
+class InHand:
+    """The deliveries of one connection that threads have in hand. In turns, but for `take`: under the lock."""
+
+    def __init__(self) -> None:
+        self._threads: dict[int, dict[int, Thread]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._threads)
+
+    def take(self, channel: int, delivery_tag: int) -> None:
+        """Note that the calling thread has taken a delivery."""
+        self._threads.setdefault(channel, {})[delivery_tag] = threading.current_thread()
+
+    def settle(self, channel: int, delivery_tag: int, *, multiple: bool) -> None:
+        """Note that a delivery is settled, or with `multiple` it and all before it."""
+        held = self._threads.get(channel)
+        if held is None:
+            return
+        for tag in [tag for tag in held if tag == delivery_tag or (multiple and tag < delivery_tag)]:
+            del held[tag]
+        if not held:
+            del self._threads[channel]
+
+    def forget(self, channel: int) -> None:
+        """Note that a channel is gone: what came from it is nobody's any more."""
+        self._threads.pop(channel, None)
+
+    def threads(self) -> Iterator[Thread]:
+        """Yield the threads that have something in hand."""
+        for held in self._threads.values():
+            yield from held.values()
+
+
+def is_at_work(thread: Thread) -> bool:
+    """Tell whether a thread runs something: it has not ended, and does not wait in a pool for something to do."""
+    frame = sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None  # noqa: SLF001 -- documented
+    while frame is not None:
+        if frame.f_globals.get("__name__") not in POOLS:
+            return True
+        frame = frame.f_back
+    return False

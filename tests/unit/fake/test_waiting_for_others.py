@@ -1,0 +1,193 @@
+"""Before the driving thread moves time, it lets other threads finish what they have in hand at this instant."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+
+from queuey_fake import FakeBroker, ManualClock
+from queuey_fake.engine import WaitGuardError
+from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend
+from queuey_rabbitmq.core.errors import DeadlineExceededError
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+START_MS = 1_893_456_000_000
+DAY_S = 86_400
+TIMEOUT_S = 5
+EMAILS = QueueConfig("emails", prefetch=1)
+
+
+def job(backend: RabbitMqBackend, number: int = 0) -> Envelope:
+    return Envelope(
+        job_id=uuid.uuid4(), job_type="send", queue="emails", enqueued_at_ms=backend.now_ms(), payload=number
+    )
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    with FakeBroker(clock=ManualClock(START), wait_guard=0.2) as broker:
+        yield broker
+
+
+@pytest.fixture
+def backend(broker: FakeBroker) -> RabbitMqBackend:
+    backend = broker.backend()
+    backend.declare([EMAILS])
+    return backend
+
+
+def test_a_job_that_puts_itself_off_in_another_thread_runs_on_each_day_of_one_jump(
+    broker: FakeBroker, backend: RabbitMqBackend
+) -> None:
+    ran_at: list[float] = []
+    consuming = threading.Event()
+
+    def consume() -> None:
+        with backend.consume(EMAILS) as deliveries:
+            consuming.set()
+            for _ in range(5):
+                delivery = next(deliveries)
+                threading.Event().wait(0.01)  # it takes a while, in which time must stand still
+                ran_at.append((broker.now_ms() - START_MS) / 1000 / DAY_S)
+                delivery.defer(delivery.envelope, DAY_S)
+
+    backend.defer(job(backend), DAY_S)
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    assert consuming.wait(TIMEOUT_S)
+    broker.advance(5 * DAY_S)
+    consumer.join(TIMEOUT_S)
+    assert ran_at == [1, 2, 3, 4, 5]
+
+
+def test_a_thread_that_never_settles_is_named_when_the_guard_is_over(
+    broker: FakeBroker, backend: RabbitMqBackend
+) -> None:
+    taken, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with backend.consume(EMAILS) as deliveries:
+            next(deliveries)
+            taken.set()
+            release.wait(TIMEOUT_S)
+
+    backend.publish(job(backend))
+    holder = threading.Thread(target=hold, name="holder")
+    holder.start()
+    assert taken.wait(TIMEOUT_S)
+    with pytest.raises(WaitGuardError, match="thread 'holder' holds a delivery that it has not settled"):
+        broker.advance(1)
+    with backend.consume(EMAILS) as deliveries, pytest.raises(DeadlineExceededError, match="'holder' holds a delivery"):
+        deliveries.get(timeout=1)
+    release.set()
+    holder.join(TIMEOUT_S)
+    assert broker.now_ms() == START_MS
+
+
+def test_a_thread_that_holds_one_delivery_and_waits_for_more_holds_up_nothing(
+    broker: FakeBroker, backend: RabbitMqBackend
+) -> None:
+    got: list[object] = []
+    taken = threading.Event()
+    batch = QueueConfig("emails", prefetch=10)
+
+    def collect() -> None:
+        with backend.consume(batch) as deliveries:
+            first = next(deliveries)
+            taken.set()
+            got.append(deliveries.get(timeout=60))
+            first.ack()
+
+    backend.publish(job(backend))
+    collector = threading.Thread(target=collect)
+    collector.start()
+    assert taken.wait(TIMEOUT_S)
+    broker.advance(60)
+    collector.join(TIMEOUT_S)
+    assert got == [None]
+
+
+def test_a_delivery_that_a_pool_has_fetched_for_the_driving_thread_holds_up_nothing(
+    broker: FakeBroker, backend: RabbitMqBackend
+) -> None:
+    backend.publish(job(backend))
+    with ThreadPoolExecutor(1) as pool, backend.consume(EMAILS) as deliveries:
+        delivery = pool.submit(deliveries.get, timeout=1).result(TIMEOUT_S)
+        broker.advance(60)
+        assert delivery is not None
+        delivery.ack()
+    assert broker.now_ms() == START_MS + 60_000
+
+
+def test_a_delivery_of_a_thread_that_has_ended_holds_up_nothing(broker: FakeBroker, backend: RabbitMqBackend) -> None:
+    backend.publish(job(backend))
+    with backend.consume(EMAILS) as deliveries:
+        fetcher = threading.Thread(target=deliveries.get)
+        fetcher.start()
+        fetcher.join(TIMEOUT_S)
+        broker.advance(60)
+    assert broker.now_ms() == START_MS + 60_000
+
+
+def test_the_driving_thread_waits_for_nobody_with_what_it_holds_itself(
+    broker: FakeBroker, backend: RabbitMqBackend
+) -> None:
+    backend.publish(job(backend))
+    with backend.consume(EMAILS) as deliveries:
+        delivery = next(deliveries)
+        broker.advance(60)
+        delivery.ack()
+    assert broker.now_ms() == START_MS + 60_000
+
+
+def test_what_another_thread_makes_ready_meanwhile_is_got_without_moving_time(
+    broker: FakeBroker, backend: RabbitMqBackend
+) -> None:
+    other = QueueConfig("other")
+    backend.declare([other])
+    taken = threading.Event()
+
+    def pass_on() -> None:
+        with backend.consume(EMAILS) as deliveries:
+            delivery = next(deliveries)
+            taken.set()
+            threading.Event().wait(0.05)
+            backend.publish(
+                Envelope(job_id=uuid.uuid4(), job_type="send", queue="other", enqueued_at_ms=0, payload=None)
+            )
+            delivery.ack()
+
+    backend.publish(job(backend))
+    passing = threading.Thread(target=pass_on)
+    passing.start()
+    assert taken.wait(TIMEOUT_S)
+    with backend.consume(other) as deliveries:
+        assert deliveries.get(timeout=3600) is not None
+    passing.join(TIMEOUT_S)
+    assert broker.now_ms() == START_MS
+
+
+def test_several_threads_of_one_consumer_get_each_job_once(broker: FakeBroker, backend: RabbitMqBackend) -> None:
+    wide = QueueConfig("emails", prefetch=50)
+    seen: list[object] = []
+
+    def consume() -> None:
+        while (delivery := deliveries.get(timeout=60)) is not None:
+            seen.append(delivery.envelope.payload)
+            delivery.ack()
+
+    with backend.consume(wide) as deliveries:
+        consumers = [threading.Thread(target=consume) for _ in range(4)]
+        for consumer in consumers:
+            consumer.start()
+        for number in range(200):
+            backend.defer(job(backend, number), 1 + number % 7)
+        broker.advance(100)
+        for consumer in consumers:
+            consumer.join(TIMEOUT_S)
+    assert sorted(seen) == list(range(200))  # type: ignore[type-var]  # the payloads are numbers
