@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from queuey_rabbitmq.core.attempt import TimeoutWatch
 from queuey_rabbitmq.core.dispatcher import Dispatcher, Rules
 from queuey_rabbitmq.core.durations import positive_ms, whole_ms
-from queuey_rabbitmq.core.errors import InvalidConfigError, QueueyError, ShutDownError
+from queuey_rabbitmq.core.errors import DeadlineExceededError, InvalidConfigError, QueueyError, ShutDownError
 from queuey_rabbitmq.core.event_loop import EventLoop
 from queuey_rabbitmq.core.handlers import AnyHandler, Handler, Registering, RetryChoice, RetryRules, add_handler
 from queuey_rabbitmq.core.hooks import HookChain, Hooks
@@ -258,7 +258,10 @@ class Worker(Generic[SetT]):
         """Handle jobs until there are no more: what each thread does."""
         try:
             while True:
-                delivery = deliveries.get()
+                try:
+                    delivery = deliveries.get()
+                except DeadlineExceededError:
+                    continue  # nobody moves virtual time: a worker waits for jobs as long as it takes
                 assert delivery is not None, "a wait without a timeout ended empty-handed"
                 self._dispatcher.handle(delivery)
         except ShutDownError as error:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_queuey.contract.broker_door import BrokerDoor
+from queuey_fake import FakeBroker
 from queuey_rabbitmq import (
     BackendError,
     ConsumerCancelledError,
@@ -382,6 +383,19 @@ def test_a_handler_that_every_worker_has_gives_way_to_a_workers_own(
         worker.run(burst=True)
     assert done == ["its own: 1", "every worker: 1"]
     assert "no handler" not in caplog.text
+
+
+def test_an_idle_worker_waits_longer_than_any_guard_of_virtual_time(start: Start) -> None:
+    with FakeBroker(wait_guard=0.02) as broker:
+        backend = broker.backend()
+        worker = Worker(backend, Work, concurrency=2)
+        done = threading.Event()
+        worker.register(Do, lambda _: done.set())
+        running = start(worker)
+        assert not done.wait(0.2)
+        Producer(backend, Work).enqueue(Do(1))
+        assert done.wait(TIMEOUT_S)
+        running.shut_down()
 
 
 def test_a_burst_handles_everything_that_is_ready_and_what_its_jobs_enqueue(
