@@ -232,7 +232,7 @@ class Engine:
 
     def _catch_up(self) -> None:
         now_ms = self.clock.now_ms()
-        if now_ms == self._last_ms:
+        if now_ms == self._last_ms and ((due_ms := self.model.next_due_ms()) is None or due_ms > now_ms):
             return
         self._elapsed_ms += max(0, now_ms - self._last_ms)
         self._last_ms = now_ms
