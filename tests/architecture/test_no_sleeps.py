@@ -9,6 +9,7 @@ TESTS = Path(__file__).resolve().parents[1]
 WATCH_WHAT_IS_REAL = (
     TESTS / "rabbitmq",
     TESTS / "contract" / "test_over_the_port.py",
+    TESTS / "differential" / "side_by_side.py",
     TESTS / "unit" / "plugin" / "test_keeper.py",
 )
 """A broker or its socket, in the lane of the real broker, and processes that end when their time comes."""
