@@ -25,6 +25,7 @@ class RememberingLink:
         self.now_ms = link.now_ms
         self.monotonic_ms = link.monotonic_ms
         self.run = link.run
+        self.check_may_wait = link.check_may_wait
         self.close = link.close
         self._link = link
 
