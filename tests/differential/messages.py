@@ -9,7 +9,6 @@ What it keeps clear of, because RabbitMQ does not decide it:
 - Consumer tags and names are given, since made up ones are random.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -366,6 +365,6 @@ class Messages(RuleBasedStateMachine):
             self.run.close()
 
 
-def machine(kind: type[RuleBasedStateMachine], comparison: Comparison) -> Callable[[], RuleBasedStateMachine]:
+def machine(kind: type[RuleBasedStateMachine], comparison: Comparison) -> type[RuleBasedStateMachine]:
     """Return a machine that compares by `comparison`."""
     return type(kind.__name__, (kind,), {"comparison": comparison})

@@ -162,7 +162,7 @@ class SideBySide:
                     again.step(**step)
         except UnequalError:
             # More steps have been needed where slots were missed; the last operation is the same.
-            return again.transcript[-1]["op"] == self.transcript[-1]["op"]
+            return bool(again.transcript[-1]["op"] == self.transcript[-1]["op"])
         finally:
             again.close()
         return False

@@ -35,7 +35,7 @@ STEPS_IN_A_RUN = 30
 def version_of(url: str) -> str:
     """Return which fake is that broker's: by the release in its server properties."""
     connection = pika.BlockingConnection(pika.URLParameters(url))
-    release = connection._impl.server_properties["version"]
+    release: str = connection._impl.server_properties["version"]
     connection.close()
     name = release.rpartition(".")[0]
     assert name in VERSIONS, f"there is no fake of RabbitMQ {release}; there is one of {', '.join(VERSIONS)}"
