@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from queuey_rabbitmq.core.reconnect import Attempt, ReconnectPolicy
     from queuey_rabbitmq.core.retry import Backoff, RetryDecision, RetryPolicy
     from queuey_rabbitmq.core.worker import Worker
+    from queuey_rabbitmq.dead_letter import DeadLetter
+    from queuey_rabbitmq.dead_letters import DeadLetters, Drained
     from queuey_rabbitmq.options import RabbitMqOptions
     from queuey_rabbitmq.rabbitmq_delivery import RabbitMqDelivery
 
@@ -62,12 +64,15 @@ __all__ = [
     "ConnectError",
     "ConnectionLostError",
     "ConsumerCancelledError",
+    "DeadLetter",
+    "DeadLetters",
     "DeadlineExceededError",
     "DeclareRefusedError",
     "Deferred",
     "DelayTooLongError",
     "Delivery",
     "DeliveryLost",
+    "Drained",
     "Envelope",
     "Fatal",
     "Hooks",
@@ -115,8 +120,11 @@ _HOMES = {
     "Attempt": "core.reconnect",
     "Backend": "core.backend",
     "Backoff": "core.retry",
+    "DeadLetter": "dead_letter",
+    "DeadLetters": "dead_letters",
     "Deferred": "core.outcomes",
     "Delivery": "core.delivery",
+    "Drained": "dead_letters",
     "Envelope": "core.envelope",
     "Fatal": "core.outcomes",
     "Hooks": "core.hooks",

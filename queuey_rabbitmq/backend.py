@@ -13,6 +13,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from queuey_rabbitmq.browsing import Browsing
 from queuey_rabbitmq.core.errors import BackendError, QueueNameTooLongError, QueueyError
 from queuey_rabbitmq.options import RabbitMqOptions
 from queuey_rabbitmq.placement import Placed, Placement
@@ -154,6 +155,10 @@ class RabbitMqBackend:
     def consume(self, queue: QueueConfig, *more: QueueConfig) -> RabbitMqDeliveries:
         """Start to consume one or more queues; of each, at most its `prefetch` deliveries are unsettled at a time."""
         return RabbitMqDeliveries(self._session, self._placement, self.options, (queue, *more))
+
+    def browse(self, queue: str) -> Browsing:
+        """Start to look through any queue, whatever its messages are; they go back in order when it is closed."""
+        return Browsing(self._session, queue)
 
     def close(self) -> None:
         """End consumers, wait for what is in flight, and close the connections, all within close_timeout.

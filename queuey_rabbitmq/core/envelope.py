@@ -245,6 +245,10 @@ class Envelope:
         """Return the envelope of the next attempt: one more, at priority 0. A full counter stays full."""
         return self._of(replace(self._wire, attempt=min(self._wire.attempt + 1, MAX_COUNTER), priority=0))
 
+    def first_attempt(self) -> Self:
+        """Return the envelope as it was first enqueued: attempt 1, no deferrals, at priority 0."""
+        return self._of(replace(self._wire, attempt=1, deferrals=0, priority=0))
+
     def deferred(self, priority: int) -> Self:
         """Return the envelope of the same attempt, deferred once more, to return at `priority`."""
         checked = _integer("priority", priority, lowest=0, highest=MAX_PRIORITY)

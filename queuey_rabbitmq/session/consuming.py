@@ -93,6 +93,8 @@ class ConsumerChannel(ManagedChannel):
         self._checks: deque[Step] = deque()
         self.has_more = False
         """Whether, when `check` last ended, the queue had something left that is coming here."""
+        self.depth = 0
+        """How many messages, when `check` last ended, were ready in the queue or unsettled here."""
 
     def start(self, step: Step) -> None:
         """Open the channel and start the consumer; the step ends when the broker knows it."""
@@ -259,6 +261,7 @@ class ConsumerChannel(ManagedChannel):
 
     def _checked(self, event: amqp.QueueDeclared) -> None:
         self.has_more = event.message_count > 0 and self._unsettled < self._prefetch
+        self.depth = event.message_count + self._unsettled
         if self._checks:
             self._endings.succeed(self._checks.popleft())
 

@@ -1,0 +1,201 @@
+"""Dead letters are requeued and thrown away as asked, and none is ever lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_queuey.broker_under_test import BrokerUnderTest
+from pytest_queuey.contract.broker_door import BrokerDoor
+from queuey_rabbitmq import (
+    DeadLetters,
+    Envelope,
+    InvalidConfigError,
+    QueueConfig,
+    RabbitMqBackend,
+    browsing,
+)
+from queuey_rabbitmq.amqp import Properties
+
+Bury = Callable[..., Envelope]
+Taken = Callable[[str], list[Any]]
+
+
+def test_a_requeued_job_is_back_on_its_queue_as_the_next_attempt(
+    letters: DeadLetters, bury: Bury, emails: QueueConfig, door: BrokerDoor
+) -> None:
+    job = bury("again", attempt=3, deferrals=2, priority=4)
+    done = letters.requeue()
+    assert (done.total, done.looked_at, done.chosen, done.done, done.errors) == (1, 1, 1, 1, {})
+    message = door.get(emails.name)
+    assert message is not None
+    assert Envelope.from_bytes(message.body) == job.next_attempt()
+    assert dict(message.headers) == {"x-attempt": 4, "x-deferrals": 2}
+    assert message.properties.message_id == str(job.job_id)
+    assert door.depth(f"{emails.name}.dead") == 0
+
+
+def test_a_job_requeued_as_its_first_attempt_begins_anew_and_keeps_its_id_and_age(
+    letters: DeadLetters, bury: Bury, emails: QueueConfig, queuey_backend: RabbitMqBackend
+) -> None:
+    job = bury("again", attempt=3, deferrals=2, correlation_id="c")
+    letters.requeue(attempt="first")
+    with queuey_backend.consume(emails) as deliveries:
+        delivery = deliveries.get(timeout=5)
+        assert delivery is not None
+        again = delivery.envelope
+    assert (again.attempt, again.deferrals, again.priority) == (1, 0, 0)
+    assert (again.job_id, again.enqueued_at_ms, again.correlation_id) == (job.job_id, job.enqueued_at_ms, "c")
+
+
+def test_only_the_chosen_are_requeued_and_the_others_keep_their_order(
+    letters: DeadLetters, bury: Bury, emails: QueueConfig, taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browsing, "WINDOW", 3)
+    for number in range(8):
+        bury(number, "odd" if number % 2 else "even")
+    assert letters.requeue(reason="odd").done == 4
+    assert taken(emails.name) == [1, 3, 5, 7]
+    assert taken(f"{emails.name}.dead") == [0, 2, 4, 6]
+
+
+def test_a_limit_takes_the_oldest(letters: DeadLetters, bury: Bury, emails: QueueConfig, taken: Taken) -> None:
+    for number in range(4):
+        bury(number)
+    done = letters.requeue(limit=2)
+    assert (done.total, done.looked_at, done.done) == (4, 2, 2)
+    assert taken(emails.name) == [0, 1]
+    assert taken(f"{emails.name}.dead") == [2, 3]
+
+
+@pytest.mark.parametrize("drain", [DeadLetters.requeue, DeadLetters.purge])
+def test_a_dry_run_counts_and_changes_nothing(
+    letters: DeadLetters, bury: Bury, emails: QueueConfig, taken: Taken, drain: Callable[..., Any]
+) -> None:
+    bury(1, "this")
+    bury(2, "that")
+    done = drain(letters, reason="this", dry_run=True)
+    assert (done.chosen, done.done, done.dry_run) == (1, 0, True)
+    assert taken(emails.name) == []
+    assert taken(f"{emails.name}.dead") == [1, 2]
+
+
+def test_a_purge_throws_the_chosen_away(
+    letters: DeadLetters, bury: Bury, emails: QueueConfig, door: BrokerDoor, taken: Taken
+) -> None:
+    bury(1, "this")
+    bury(2, "that")
+    door.publish(f"{emails.name}.dead", b"hello")
+    assert letters.purge(reason="this").done == 1
+    assert letters.purge(where=lambda letter: letter.envelope is None).done == 1
+    assert taken(f"{emails.name}.dead") == [2]
+
+
+def test_what_is_no_job_stays_unless_it_is_asked_for_and_is_requeued_as_it_is(
+    letters: DeadLetters, emails: QueueConfig, door: BrokerDoor
+) -> None:
+    headers = {"x-death-reason": "malformed envelope", "x-original-queue": emails.name, "x-attempts": 1, "own": "kept"}
+    headers |= {"CC": ["elsewhere"], "x-death": "garbage"}
+    properties = Properties(headers=headers, type="other", message_id="m", delivery_mode=2, priority=3)
+    door.publish(f"{emails.name}.dead", b"hello", properties)
+    left = letters.requeue()
+    assert (left.chosen, left.done, left.malformed) == (0, 0, 1)
+    assert door.depth(f"{emails.name}.dead") == 1
+    assert letters.requeue(malformed=True).done == 1
+    message = door.get(emails.name)
+    assert message is not None
+    assert message.body == b"hello"
+    assert dict(message.headers) == {"own": "kept"}
+    back = message.properties
+    assert (back.type, back.message_id, back.delivery_mode, back.priority) == ("other", "m", 2, 3)
+
+
+def test_a_dead_letter_whose_origin_is_gone_stays_and_the_others_go(
+    letters: DeadLetters, bury: Bury, emails: QueueConfig, door: BrokerDoor, taken: Taken
+) -> None:
+    job = bury("here", queue=emails.name)
+    lost = Envelope(
+        job_id=job.job_id, job_type="send_email", queue=f"{emails.name}.gone", enqueued_at_ms=0, payload="gone"
+    )
+    for _ in range(2):
+        door.publish(f"{emails.name}.dead", lost.to_bytes())
+    done = letters.requeue()
+    assert (done.chosen, done.done) == (3, 1)
+    [(error, times)] = done.errors.items()
+    assert f"publishing to queue '{emails.name}.gone': the message is unroutable" in error
+    assert times == 2
+    assert taken(emails.name) == ["here"]
+    assert taken(f"{emails.name}.dead") == ["gone", "gone"]
+
+
+def test_a_job_that_dies_again_at_once_is_requeued_once(
+    letters: DeadLetters, bury: Bury, emails: QueueConfig, queuey_backend: RabbitMqBackend
+) -> None:
+    bury(1)
+    bury(2)
+
+    def die_again(_looked_at: int, _total: int) -> None:
+        with queuey_backend.consume(emails) as deliveries:
+            while (delivery := deliveries.get_ready()) is not None:
+                delivery.dead_letter("again")
+
+    assert letters.requeue(progress=die_again).done == 2
+
+
+def test_progress_tells_how_many_of_how_many(letters: DeadLetters, bury: Bury) -> None:
+    for number in range(3):
+        bury(number)
+    told: list[tuple[int, int]] = []
+    letters.requeue(progress=lambda looked_at, total: told.append((looked_at, total)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_an_error_of_the_callers_own_code_loses_nothing(
+    letters: DeadLetters, bury: Bury, emails: QueueConfig, taken: Taken
+) -> None:
+    for number in range(3):
+        bury(number)
+
+    def stop_at_the_third(looked_at: int, total: int) -> None:
+        if_third = {3: "stop"}
+        assert looked_at not in if_third, total
+
+    with pytest.raises(AssertionError):
+        letters.requeue(progress=stop_at_the_third)
+    assert taken(emails.name) == [0, 1]
+    assert taken(f"{emails.name}.dead") == [2]
+
+
+def test_an_unknown_kind_of_attempt_is_refused(letters: DeadLetters) -> None:
+    unknown: Any = "second"
+    with pytest.raises(InvalidConfigError, match="attempt: expected 'next' or 'first', got 'second'"):
+        letters.requeue(attempt=unknown)
+
+
+@pytest.mark.queuey_broker("fake")
+def test_a_backend_that_ends_in_the_middle_leaves_the_rest_where_it_was(
+    bury: Bury, emails: QueueConfig, queuey_broker: BrokerUnderTest, taken: Taken
+) -> None:
+    for number in range(5):
+        bury(number)
+    other = queuey_broker.backend()
+    done = DeadLetters(other, emails).requeue(progress=lambda looked_at, _: {3: other.close}.get(looked_at, int)())
+    assert (done.looked_at, done.done) == (3, 2)
+    assert len(done.errors) == 1
+    assert taken(emails.name) == [0, 1]
+    assert taken(f"{emails.name}.dead") == [2, 3, 4]
+
+
+@pytest.mark.queuey_broker("fake")
+def test_a_publish_that_the_broker_refuses_leaves_its_dead_letter(
+    letters: DeadLetters, bury: Bury, emails: QueueConfig, queuey_broker: BrokerUnderTest, taken: Taken
+) -> None:
+    bury(1)
+    bury(2)
+    queuey_broker.faults.nack_next()
+    done = letters.requeue()
+    assert (done.chosen, done.done) == (2, 1)
+    assert taken(emails.name) == [2]
+    assert taken(f"{emails.name}.dead") == [1]
