@@ -12,6 +12,9 @@ from typing import Any, ClassVar, Literal, Protocol
 from queuey_rabbitmq import amqp
 from queuey_rabbitmq.core.errors import BackendError, ConnectionLostError
 
+CONNECTION_FORCED = 320
+"""The code with which an operator, or a broker that goes down, closes connections."""
+
 State = Literal["closed", "opening", "open", "closing"]
 
 
@@ -43,6 +46,8 @@ class SessionConnection:
         """Whether a connection that was lost is going to be opened again."""
         self.republishes = False
         """Whether what was sent on it and not confirmed is to be sent again when it has come back."""
+        self.was_lost_in_silence = False
+        """Whether it was last lost for no reason that lies in what was sent on it."""
         self.blocked: str | None = None
         """What the broker said when it stopped reading from this connection."""
         self.server_properties: Mapping[str, Any] = {}
@@ -107,6 +112,7 @@ class SessionConnection:
         self.is_ready = False
         self.blocked = None
         self._port = None
+        self.was_lost_in_silence = event.code in (0, CONNECTION_FORCED)
         self.comes_back = self._watcher.comes_back(self, event)
         error = lost_error(self.name, event)
         owners = list(self._owners.values())

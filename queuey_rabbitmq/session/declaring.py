@@ -15,11 +15,14 @@ from queuey_rabbitmq.session.operations import DeclareOperation
 class DeclareChannel(ManagedChannel):
     """Serves declarations in the order they came.
 
-    When the connection is lost, the one that was sent fails with what the broker said, because it may be why: RabbitMQ
-    4.3 closes the connection over a transient queue. Those that wait go on waiting.
+    When the connection is lost, the one that was sent fails where the broker said why, because it may be the reason:
+    RabbitMQ 4.3 closes the connection over a transient queue. One that a mere loss of the connection left without an
+    answer is sent again with those that wait: declaring twice is declaring once.
     """
 
     handlers: ClassVar = {amqp.QueueDeclared: "_declared", amqp.CommandRefused: "_refused"}
+    repeats: ClassVar[bool] = True
+    """Whether it is used again when its connection has come back."""
 
     def __init__(self, connection: SessionConnection, endings: Endings) -> None:
         super().__init__(connection)
@@ -65,9 +68,14 @@ class DeclareChannel(ManagedChannel):
         self.resume()
 
     def lost(self, error: BackendError) -> None:
-        """Fail the operation that was sent."""
+        """Send the operation again when the connection is back, or fail it."""
         operation, self._current = self._current, None
-        if operation is not None:
+        if operation is None:
+            return
+        if self.repeats and self.connection.comes_back and self.connection.was_lost_in_silence:
+            operation.declared = 0
+            self._waiting.appendleft(operation)
+        else:
             failure = type(error)(f"{operation.doing}: {error}")
             failure.__cause__ = error
             self._endings.fail(operation, failure)
@@ -109,3 +117,4 @@ class ReplayChannel(DeclareChannel):
     """Declares what was declared before on a connection that has come back, before anything else uses it."""
 
     opens_early = True
+    repeats = False

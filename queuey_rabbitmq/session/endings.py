@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
+
 from queuey_rabbitmq.amqp import Link
 from queuey_rabbitmq.core.errors import (
     BackendError,
@@ -53,6 +56,20 @@ class Endings:
             self.release(operation)
             self.fail(operation, error)
         return error is None
+
+    def unfinished(self, waiting: Iterable[PublishOperation]) -> deque[PublishOperation]:
+        """Return which of the messages that wait are still to be sent; the others give their slots back.
+
+        A message that waits is in no buffer and at no broker, though it may have been sent before, on a connection
+        that was lost.
+        """
+        still_waiting: deque[PublishOperation] = deque()
+        for operation in waiting:
+            if operation.finished:
+                self.release(operation)
+            else:
+                still_waiting.append(operation)
+        return still_waiting
 
     def release(self, operation: PublishOperation) -> None:
         """Give back the slot of a message that is in flight no more.

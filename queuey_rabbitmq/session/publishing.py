@@ -57,7 +57,7 @@ class PublishChannel(ManagedChannel):
 
     def forget_finished(self) -> None:
         """Drop what waited until its deadline."""
-        self._waiting = deque(operation for operation in self._waiting if not operation.finished)
+        self._waiting = self._endings.unfinished(self._waiting)
 
     def opened(self) -> None:
         """Send what waited for the channel."""
@@ -76,7 +76,7 @@ class PublishChannel(ManagedChannel):
         in_flight = self._ledger.take_all()
         self._ledger = ConfirmLedger()
         if self.connection.republishes:
-            self._waiting.extendleft(reversed(in_flight))
+            self._waiting = self._endings.unfinished([*in_flight, *self._waiting])
             return
         for operation in in_flight:
             self._endings.unknown(operation, error)
@@ -250,7 +250,7 @@ class SoloPool:
 
     def forget_finished(self) -> None:
         """Drop what waited until its deadline."""
-        self._waiting = deque(operation for operation in self._waiting if not operation.finished)
+        self._waiting = self._endings.unfinished(self._waiting)
 
     def _is_ready(self) -> bool:
         return self._connection.is_ready and self._connection.blocked is None

@@ -16,7 +16,7 @@ from queuey_rabbitmq.core.errors import BackendError, ChannelClosedError, Deadli
 from queuey_rabbitmq.core.reconnect import Attempt, ReconnectPolicy
 from queuey_rabbitmq.session.connection import SessionConnection, lost_error
 from queuey_rabbitmq.session.consuming import ConsumerChannel
-from queuey_rabbitmq.session.declaring import DeclareChannel, ReplayChannel
+from queuey_rabbitmq.session.declaring import ReplayChannel
 from queuey_rabbitmq.session.endings import Endings
 from queuey_rabbitmq.session.operations import DeclareOperation, QueueDeclaration
 
@@ -97,7 +97,7 @@ class Recovery:
         if not declarations:
             consumer.reopen()
             return
-        channel = DeclareChannel(consumer.connection, self._endings)
+        channel = ReplayChannel(consumer.connection, self._endings)
 
         def declared(error: BaseException | None) -> None:
             if error is not None:

@@ -82,6 +82,8 @@ class Session:
         self._consumers: dict[str, ConsumerChannel] = {}
         self._tags = 0
         self._connecting: Step | None = None
+        self._was_connected = False
+        """Whether both connections were open once: from then on a lost one may come back."""
         self._closing_lock = Lock()
         self._closing: Step | None = None
         self._disconnecting: Step | None = None
@@ -96,7 +98,8 @@ class Session:
 
     def connect(self) -> None:
         """Open both connections. Raises ConnectError, which says at which stage it failed."""
-        step = self._step("connecting to the broker", self._settings.connect_timeout_ms)
+        # The link bounds both attempts, and says how far they came; this is only in case that it does not.
+        step = self._step("connecting to the broker", self._settings.connect_timeout_ms + GRACE_MS)
         self._link.run(partial(self._connect, step))
         try:
             self._wait(step)
@@ -379,11 +382,12 @@ class Session:
     def connection_opened(self, connection: SessionConnection) -> None:
         """Go on once both connections are open; or declare and resume, where one has come back."""
         assert self._connecting is not None, "only an attempt to connect opens connections"
-        if self._connecting.finished:
+        if self._was_connected:
             self._recovery.connection_opened(connection)
             return
         connection.is_ready = True
-        if self._publishing.is_ready and self._consuming.is_ready:
+        if self._publishing.is_ready and self._consuming.is_ready and not self._connecting.finished:
+            self._was_connected = True
             self._endings.succeed(self._connecting)
 
     def resume(self, connection: SessionConnection) -> None:
@@ -402,7 +406,7 @@ class Session:
 
     def comes_back(self, connection: SessionConnection, event: amqp.ConnectionLost) -> bool:
         """Ask the recovery, unless nothing is wanted any more or nothing was ever there."""
-        if self._down is not None or self._connecting is None or not self._connecting.finished:
+        if self._down is not None or not self._was_connected:
             return False
         return self._recovery.retries(connection, event)
 
