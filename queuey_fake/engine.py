@@ -216,6 +216,7 @@ class Engine:
         """Let everything that is due happen."""
         with self._lock:
             self._catch_up()
+            self._look_at_deadlines()  # those too that came to be due at this very instant
             self._settle_down()
             completions = self._take_completions()
         self._complete(completions)
@@ -239,6 +240,9 @@ class Engine:
         while self.model.run_next(now_ms):
             self._settle_down()
         self.model.run_due(now_ms)
+        self._look_at_deadlines()
+
+    def _look_at_deadlines(self) -> None:
         for front_end in list(self._front_ends):
             front_end.on_time()
 
