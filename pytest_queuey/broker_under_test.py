@@ -11,8 +11,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-import pytest
-
+from pytest_queuey.pace import FakePace, Pace, RealPace
 from queuey_fake import frozen_time
 
 if TYPE_CHECKING:
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from pytest_queuey.shared_vhost import SharedVhost
     from queuey_fake import FakeBroker
     from queuey_rabbitmq import RabbitMqBackend, RabbitMqOptions
-
-_TIMERS_LAG = 0.05
-"""Seconds that a real broker's timers are given beyond their time, so that what is due has happened after `advance`."""
 
 
 class QueueLook(Protocol):
@@ -76,6 +72,10 @@ class BrokerUnderTest(Protocol):
     def fake(self) -> FakeBroker | None:
         """The FakeBroker itself, for what only it can do; None on a real RabbitMQ."""
 
+    @property
+    def pace(self) -> Pace:
+        """How time passes on it."""
+
     def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
         """Return a new backend on it; closed when the test ends, if not before."""
 
@@ -108,6 +108,7 @@ class FakeUnderTest:
 
     def __init__(self, broker: FakeBroker) -> None:
         self.fake = broker
+        self.pace = FakePace(broker)
 
     @property
     def version(self) -> str:
@@ -161,7 +162,7 @@ class RabbitMqUnderTest:
     def __init__(self, broker: ReadyBroker, settings: Settings) -> None:
         _let_connections_live()
         self.version = broker.version
-        self._max_real_wait = settings.max_real_wait
+        self.pace = RealPace(settings.max_real_wait)
         self._closing = contextlib.ExitStack()
         self._vhost: OwnVhost | SharedVhost
         if broker.vhosts is not None:
@@ -194,17 +195,9 @@ class RabbitMqUnderTest:
         seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
         if seconds < 0:
             raise ValueError(f"time advances forwards, not by {duration!r}")
-        if seconds > self._max_real_wait:
-            pytest.fail(
-                f"this test moves time by {seconds:g} s, and on a real broker that is really waited for: more than "
-                f"the {self._max_real_wait:g} s that queuey_max_real_wait (--queuey-max-real-wait) allows. Make the "
-                f"durations of the test shorter, raise that, or keep the test to the fake with "
-                "@pytest.mark.queuey_broker('fake')."
-            )
+        self.pace.check(seconds)
         if seconds > 0:
-            time.sleep(seconds + _TIMERS_LAG)
-            if (shown_ms := frozen_time.shown_ms()) is not None:
-                frozen_time.move_shown_to(shown_ms + round(seconds * 1000))
+            self.pace.wait(seconds, lag=True)
 
     def queue(self, name: str) -> QueueLook | None:
         """Return one queue as it is now, or None where there is none."""

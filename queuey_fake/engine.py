@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
@@ -282,6 +282,10 @@ class Engine:
         """
         if not self.is_driving_thread() or getattr(self._own, "completions", None) is not None:
             return False
+        return self.wait_for_others()
+
+    def wait_for_others(self) -> bool:
+        """Wait for other threads that are at work at this instant; see `let_others_work`."""
         guard_s: float | None = None
         while True:
             with self._lock:
@@ -297,10 +301,12 @@ class Engine:
                     )
                 self._sleep(LOOK_EVERY_S)
 
-    def is_anybody_at_work(self) -> bool:
-        """Tell whether the driving thread would have to wait for others before it moves time."""
+    def is_anybody_at_work(self, threads: Iterable[threading.Thread] = ()) -> bool:
+        """Tell whether the driving thread would have to wait for others, or one of the threads runs something."""
         with self._lock:
-            return self._who_is_at_work() is not None
+            if self._who_is_at_work() is not None:
+                return True
+            return any(thread not in self._blocked and is_at_work(thread) for thread in threads)
 
     def _who_is_at_work(self) -> str | None:
         if self._completing_elsewhere:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -107,12 +108,29 @@ class FakeBroker:
 
         Raises ValueError on a clock that moves by itself, and for a negative duration.
         """
-        if not isinstance(self.clock, ManualClock):
-            raise ValueError("this broker lives by a clock that moves by itself: it cannot be advanced")  # noqa: TRY004 -- the value of the clock is wrong for this, not the type of an argument
+        clock = self.manual_clock
         ms = duration_ms(duration)
         if ms < 0:
             raise ValueError(f"time advances forwards, not by {duration!r}")
-        self.clock.move_to_ms(self.clock.now_ms() + ms)
+        clock.move_to_ms(clock.now_ms() + ms)
+
+    @property
+    def manual_clock(self) -> ManualClock:
+        """Return the clock, which can be moved; raises ValueError where it moves by itself."""
+        if not isinstance(self.clock, ManualClock):
+            raise ValueError("this broker lives by a clock that moves by itself: it cannot be advanced")  # noqa: TRY004 -- the value of the clock is wrong for this, not the type of an argument
+        return self.clock
+
+    def is_another_thread_at_work(self, threads: Iterable[Thread] = ()) -> bool:
+        """Tell whether another thread takes what has come, or holds a delivery that it has not settled.
+
+        Of `threads` it tells also whether they do anything else than wait for this broker.
+        """
+        return self._engine.is_anybody_at_work(threads)
+
+    def wait_for_other_threads(self) -> None:
+        """Wait until none is, in any thread; raises WaitGuardError when that takes longer than the guard."""
+        self._engine.wait_for_others()
 
     def queue(self, name: str) -> QueueView | None:
         """Return what a queue is like now, or None where there is none; renews no lease."""

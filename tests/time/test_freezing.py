@@ -88,6 +88,7 @@ def test_a_handler_in_a_thread_of_the_worker_sees_frozen_time(queuey_backend: Ra
     assert seeing.seen == [(T.timestamp(),) * 3]
 
 
+@pytest.mark.queuey_broker("fake")
 def test_a_coroutine_of_the_worker_sees_frozen_time_and_sleeps_in_real_time(queuey_backend: RabbitMqBackend) -> None:
     import asyncio
 

@@ -1,0 +1,54 @@
+"""Owns what an event loop is given at each instant of virtual time: turns, and the end of what threads do for it.
+
+Whether all tasks of a loop wait nobody can tell. So it is given some turns, and its own pool of threads, in which
+coroutines have calls made that block, a moment to come to rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+from queuey_fake import real_time
+
+if TYPE_CHECKING:
+    from queuey_fake import FakeBroker
+
+_TURNS: Final = 10
+"""A task that a future wakes needs two or three."""
+_RESTED: Final = 2
+"""How often in a row nothing must have been at work."""
+_NAP_S: Final = 0.0005
+_PATIENCE_S: Final = 0.25
+"""How long the pool may take at each instant: a call that waits for something else does not hold up time."""
+
+
+async def let_tasks_work(broker: FakeBroker) -> None:
+    """Let the tasks of the running loop do what they can at this instant.
+
+    Raises WaitGuardError where another thread does not settle what it has taken.
+    """
+    loop = asyncio.get_running_loop()
+    patience_ends_s = real_time.monotonic_s() + _PATIENCE_S
+    rested = 0
+    # Twice: what a thread has ended since the loop's last turn is seen in the next.
+    while rested < _RESTED:
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        if broker.is_another_thread_at_work():
+            # In a thread, as what is waited for may need this loop.
+            await loop.run_in_executor(None, broker.wait_for_other_threads)
+            rested = 0
+        elif _is_pool_at_work(loop, broker) and real_time.monotonic_s() < patience_ends_s:
+            time.sleep(_NAP_S)  # noqa: ASYNC251 -- so short that it only hands the processor to the pool
+            rested = 0
+        else:
+            rested += 1
+
+
+def _is_pool_at_work(loop: asyncio.AbstractEventLoop, broker: FakeBroker) -> bool:
+    """Tell whether the loop's own pool has something to do; of what is its own, it shows nobody anything."""
+    pool = getattr(loop, "_default_executor", None)
+    waiting, threads = getattr(pool, "_work_queue", None), getattr(pool, "_threads", ())
+    return bool(waiting is not None and waiting.qsize()) or broker.is_another_thread_at_work(set(threads))
