@@ -180,7 +180,8 @@ def _known_deaths(message: Message) -> list[tuple[Any, Any]]:
 
 def _with_x_death(message: Message, *, reason: str, queue: str, keep_cc: bool, now_ms: int) -> Properties:
     headers: Table = dict(message.properties.headers or {})
-    keys = (message.routing_key, *_without(message.other_keys, message.bcc))
+    # The BCC header is gone already, so its keys are not there, and all those of CC are (rabbit_basic:header_routes).
+    keys = (message.routing_key, *message.other_keys[: len(message.other_keys) - len(message.bcc)])
     entry: Table = {
         "reason": longstr(reason),
         "queue": longstr(queue),

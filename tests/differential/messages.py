@@ -61,7 +61,7 @@ rich_properties = st.fixed_dictionaries(
         "correlation_id": st.just("c1"),
         "reply_to": st.just("@a"),
         "message_id": st.just("id"),
-        "timestamp": st.just({"$ts": 1_700_000_000}),
+        "timestamp": st.just(1_700_000_000),
         "type": st.just("t"),
         "user_id": st.sampled_from(["guest", "other"]),
         "app_id": st.just("app"),
