@@ -5,11 +5,18 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["pytester"]
+
+# Each run tries the same few examples, so that a red test is about the change; HYPOTHESIS_PROFILE=deep looks further.
+settings.register_profile("fast", max_examples=30, deadline=None, derandomize=True)
+settings.register_profile("deep", max_examples=2000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
