@@ -1,0 +1,69 @@
+"""The command line, run in this process against each kind of broker, over its AMQP port."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pytest_queuey.broker_under_test import BrokerUnderTest
+from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend
+from queuey_rabbitmq.cli.program import program
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(queuey_broker: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command line as a user does who has the broker's URL in the environment."""
+    monkeypatch.setenv("QUEUEY_RABBITMQ_URL", queuey_broker.url)
+
+    def run(*arguments: str, **how: Any) -> Result:
+        return CliRunner().invoke(program, arguments, catch_exceptions=False, **how)
+
+    return run
+
+
+@pytest.fixture
+def emails(queuey_broker: BrokerUnderTest, queuey_backend: RabbitMqBackend) -> QueueConfig:
+    """A work queue that is declared."""
+    config = QueueConfig(queuey_broker.name("emails"))
+    queuey_backend.declare([config])
+    return config
+
+
+@pytest.fixture
+def bury(queuey_backend: RabbitMqBackend, emails: QueueConfig) -> Callable[..., Envelope]:
+    """Makes a dead letter, as a worker does: from a job with this payload, for a reason."""
+
+    def bury(payload: Any, reason: str = "no use", **fields: Any) -> Envelope:
+        known: dict[str, Any] = {"job_id": uuid.uuid4(), "job_type": "send_email", "queue": emails.name}
+        known |= {"enqueued_at_ms": queuey_backend.now_ms(), "payload": payload}
+        job = Envelope(**(known | fields))
+        queuey_backend.publish(job)
+        with queuey_backend.consume(emails) as deliveries:
+            delivery = deliveries.get(timeout=5)
+            assert delivery is not None
+            delivery.dead_letter(reason)
+        return job
+
+    return bury
+
+
+@pytest.fixture
+def own_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lets a command set up logging and the path of modules as in a process of its own."""
+    root = logging.getLogger()
+    level, pikas = root.level, logging.getLogger("pika").level
+    before = list(root.handlers)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    for handler in set(root.handlers) - set(before):
+        root.removeHandler(handler)
+    root.setLevel(level)
+    logging.getLogger("pika").setLevel(pikas)
