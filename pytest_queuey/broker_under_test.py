@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_queuey.real_broker import ReadyBroker
     from pytest_queuey.shared_vhost import SharedVhost
     from queuey_fake import FakeBroker
+    from queuey_fake.journal import Journal
     from queuey_rabbitmq import RabbitMqBackend, RabbitMqOptions
 
 
@@ -76,6 +77,10 @@ class BrokerUnderTest(Protocol):
     def pace(self) -> Pace:
         """How time passes on it."""
 
+    @property
+    def journal(self) -> Journal | NoJournal:
+        """What became of each message; a real broker keeps none, and takes note of expected losses only."""
+
     def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
         """Return a new backend on it; closed when the test ends, if not before."""
 
@@ -101,6 +106,17 @@ class BrokerUnderTest(Protocol):
         """Close every backend that was handed out, and let the broker go. Idempotent."""
 
 
+class NoJournal:
+    """What stands for the journal on a real broker, where nobody keeps one."""
+
+    def expect_loss(self, *, reason: str | None = None, queue: str | None = None) -> None:
+        """Do nothing: nobody looks for losses here, so a test that expects some runs on both kinds of broker."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Say that there is no journal."""
+        raise NotOnThisBrokerError(f"journal.{name}: RabbitMQ keeps no journal of messages; only the fake can say")
+
+
 class FakeUnderTest:
     """The broker in memory, made for one test."""
 
@@ -119,6 +135,11 @@ class FakeUnderTest:
     def url(self) -> str:
         """Return the AMQP URL of the broker in memory; the port opens when it is first asked for."""
         return self.fake.url
+
+    @property
+    def journal(self) -> Journal:
+        """Return its journal."""
+        return self.fake.journal
 
     def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
         """Return a new backend on it, over the link in memory; closed when the test ends."""
@@ -158,6 +179,7 @@ class RabbitMqUnderTest:
 
     kind = "rabbitmq"
     fake = None
+    journal = NoJournal()
 
     def __init__(self, broker: ReadyBroker, settings: Settings) -> None:
         _let_connections_live()

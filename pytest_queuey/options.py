@@ -16,6 +16,7 @@ import pytest
 
 BROKERS: Final = ("fake", "rabbitmq", "auto", "all")
 SOURCES: Final = ("auto", "url", "local", "docker")
+LOSSES: Final = ("fail", "report", "ignore")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,10 @@ class Settings:
     """Seconds that one `queuey_clock.advance` may really wait on a real broker."""
     wait_guard: float
     """Real seconds after which a forgotten wait of another thread is an error."""
+    losses: str
+    """What is done when the broker in memory loses a message of queuey's: fail, report or ignore."""
+    foreign_losses: str
+    """The same for messages that other clients published."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -174,6 +179,21 @@ OPTIONS: Final = (
         "10",
         _seconds,
         "Real seconds after which a forgotten wait of another thread is an error.",
+    ),
+    Option(
+        "losses",
+        "|".join(LOSSES),
+        "fail",
+        _one_of(LOSSES),
+        "What to do where the broker in memory drops a message of queuey's that nobody asked it to drop, as RabbitMQ "
+        "does without a trace: fail the test, report it at the end of the run, or ignore it.",
+    ),
+    Option(
+        "foreign-losses",
+        "|".join(LOSSES),
+        "report",
+        _one_of(LOSSES),
+        "The same for messages that other clients published over the port.",
     ),
 )
 

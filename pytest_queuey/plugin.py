@@ -25,6 +25,7 @@ _SETTINGS: Final = pytest.StashKey[Settings]()
 _REAL_BROKER: Final = pytest.StashKey["RealBroker"]()
 _WORKER_INPUT: Final = "queuey_rabbitmq"
 _MARK: Final = "queuey_broker"
+_EXPECT_LOSS: Final = "queuey_expect_loss"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{_MARK}(*kinds): run a test that uses queuey_broker only on these kinds of broker, 'fake' or 'rabbitmq'.",
+    )
+    config.addinivalue_line(
+        "markers",
+        f"{_EXPECT_LOSS}(reason=None, queue=None): do what queuey_broker.journal.expect_loss does, for a whole test.",
     )
 
 
@@ -85,6 +90,24 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         from queuey_fake import frozen_time
 
         frozen_time.bridge()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker of an xdist run has to say of lost messages."""
+    losses = getattr(node, "workeroutput", {}).get("queuey_losses")
+    if losses:
+        from pytest_queuey.failure_report import LOSSES
+
+        node.config.stash.setdefault(LOSSES, []).extend(losses)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say which messages were lost, where they did not fail their tests."""
+    if "pytest_queuey.failure_report" in sys.modules:
+        from pytest_queuey.failure_report import LOSSES, summarise
+
+        summarise(terminalreporter, config.stash.get(LOSSES, []))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -142,14 +165,21 @@ def queuey_broker(request: pytest.FixtureRequest, queuey_broker_kind: str) -> It
     if queuey_broker_kind == "rabbitmq":
         from pytest_queuey.broker_under_test import RabbitMqUnderTest
 
-        broker: BrokerUnderTest = RabbitMqUnderTest(request.getfixturevalue("queuey_rabbitmq_server"), settings)
-    else:
-        from pytest_queuey.broker_under_test import FakeUnderTest
-        from queuey_fake import FakeBroker
+        broker = RabbitMqUnderTest(request.getfixturevalue("queuey_rabbitmq_server"), settings)
+        yield broker
+        broker.close()
+        return
+    from pytest_queuey.broker_under_test import FakeUnderTest
+    from pytest_queuey.failure_report import FailureReport
+    from queuey_fake import FakeBroker
 
-        broker = FakeUnderTest(FakeBroker(wait_guard=settings.wait_guard))
-    yield broker
-    broker.close()
+    fake = FakeBroker(wait_guard=settings.wait_guard)
+    for mark in request.node.iter_markers(_EXPECT_LOSS):
+        fake.journal.expect_loss(**mark.kwargs)
+    report = FailureReport.of(request.config, settings)
+    report.watch(request.node, fake)
+    yield FakeUnderTest(fake)
+    report.end(request.node)
 
 
 @pytest.fixture

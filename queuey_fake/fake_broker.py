@@ -151,10 +151,13 @@ class FakeBroker:
         return pending
 
     def explain(self) -> str:
-        """Return in lines of text which queues hold messages, what is due and when, and why something is not."""
+        """Return in lines of text which queues hold messages, what is due and when, and why something is not.
+
+        Where time has gone back since, as when a freeze has ended, it is told as of the last thing that happened.
+        """
         model = self._engine.model
         queues, pending = self._engine.look(lambda: (model.queue_snapshots(), model.pending()))
-        return explain(queues, pending, self.now_ms())
+        return explain(queues, pending, max(self.now_ms(), self.journal.last_at_ms or 0))
 
     def close(self) -> None:
         """Close every backend of this broker, and forget everything it holds. Idempotent."""

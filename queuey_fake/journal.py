@@ -105,6 +105,11 @@ class Journal:
         """Return what a failure report should say of losses, each with its message's story."""
         return "\n".join(f"{loss}\n{self._told_by_number(loss.number)}" for loss in losses)
 
+    @property
+    def last_at_ms(self) -> int | None:
+        """Return when the last thing happened, in ms since the epoch; None where nothing has."""
+        return self._last[-1][1].at_ms if self._last else None
+
     def last_events(self) -> list[str]:
         """Return the last things that happened, oldest first, each in one line."""
         return [f"{event}  #{number}" for number, event in self._last]

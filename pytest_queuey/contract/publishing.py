@@ -122,6 +122,7 @@ class Publishing(Surroundings):
         with backend_factory().consume(queue) as deliveries:
             assert take_one(deliveries).envelope.payload == "there"
 
+    @pytest.mark.queuey_expect_loss(reason="expired")
     def test_a_job_that_waits_longer_than_its_queue_lets_it_is_dropped(
         self, backend_factory: MakeBackend, queue_name: str, new_job: MakeJob, clock: ContractClock
     ) -> None:

@@ -15,6 +15,8 @@ def test_help_groups_every_option_with_its_ini(run_pytest: pytest.Pytester) -> N
         "--queuey-rabbitmq-image",
         "--queuey-max-real-wait",
         "--queuey-wait-guard",
+        "--queuey-losses",
+        "--queuey-foreign-losses",
     ]
     inis = [line.split(" ")[0] for line in lines if line.startswith("queuey_") and "(string)" in line]
     assert inis == [flag[2:].replace("-", "_") for flag in flags]
@@ -30,6 +32,8 @@ def test_help_groups_every_option_with_its_ini(run_pytest: pytest.Pytester) -> N
         ("--queuey-max-real-wait=soon", "it must be a number of seconds"),
         ("--queuey-max-real-wait=-1", "it must be a number of seconds above 0"),
         ("--queuey-wait-guard=nan", "it must be a number of seconds above 0"),
+        ("--queuey-losses=warn", "it must be one of fail, report, ignore"),
+        ("--queuey-foreign-losses=warn", "it must be one of fail, report, ignore"),
     ],
 )
 def test_a_bad_value_is_a_usage_error_that_names_the_option(
