@@ -8,6 +8,7 @@ message and changes nothing by itself.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +16,15 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from queuey_rabbitmq.core.errors import ConnectionLostError
+from queuey_rabbitmq.core.errors import ConnectionLostError, QueueyError
 from queuey_rabbitmq.session.consuming import ConsumerChannel, Ended
 
 if TYPE_CHECKING:
     from queuey_rabbitmq.amqp import ReadableProperties
     from queuey_rabbitmq.session.operations import Message, PublishOperation
     from queuey_rabbitmq.session.session import Session
+
+log = logging.getLogger("queuey_rabbitmq")
 
 WINDOW = 500
 """How many messages one consumer holds; a connection has 2047 channels, RabbitMQ's default channel_max."""
@@ -110,7 +113,11 @@ class Browsing:
         """Give back what is held, each message to its place. Idempotent."""
         windows, self._windows = self._windows, []
         for window in windows:
-            self._session.stop(window.consumer)
+            try:
+                self._session.stop(window.consumer)
+            except QueueyError as error:
+                # The broker gives back what it held, as soon as it knows that the connection is gone.
+                log.warning("%s; what was held goes back with its connection", error)
 
     def _open_window(self, size: int) -> _Window:
         window = _Window(self._session, self._queue, size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -161,6 +162,7 @@ def purge(queue: str, url: str, *, dry_run: bool, yes: bool, dead_suffix: str, i
 
 @contextmanager
 def _dead_letters(queue: str, url: str, dead_suffix: str) -> Iterator[DeadLetters]:
+    logging.getLogger("queuey_rabbitmq").addHandler(logging.NullHandler())  # what is wrong is in the report
     # Without reconnection: what was held is back in the queue then, and to start again is for who asked.
     options = RabbitMqOptions(connection_name=f"queuey dead {queue}", reconnect=None)
     with connected(url, options.replace(dead_suffix=dead_suffix)) as backend:

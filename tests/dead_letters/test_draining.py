@@ -10,17 +10,25 @@ import pytest
 from pytest_queuey.broker_under_test import BrokerUnderTest
 from pytest_queuey.contract.broker_door import BrokerDoor
 from queuey_rabbitmq import (
+    ConnectionLostError,
     DeadLetters,
     Envelope,
     InvalidConfigError,
     QueueConfig,
     RabbitMqBackend,
+    RabbitMqOptions,
     browsing,
 )
 from queuey_rabbitmq.amqp import Properties
 
 Bury = Callable[..., Envelope]
 Taken = Callable[[str], list[Any]]
+
+
+def ready(queuey_broker: BrokerUnderTest, queue: str) -> int:
+    look = queuey_broker.queue(queue)
+    assert look is not None
+    return look.ready
 
 
 def test_a_requeued_job_is_back_on_its_queue_as_the_next_attempt(
@@ -158,12 +166,9 @@ def test_an_error_of_the_callers_own_code_loses_nothing(
     for number in range(3):
         bury(number)
 
-    def stop_at_the_third(looked_at: int, total: int) -> None:
-        if_third = {3: "stop"}
-        assert looked_at not in if_third, total
-
-    with pytest.raises(AssertionError):
-        letters.requeue(progress=stop_at_the_third)
+    not_the_third = {1: None, 2: None}
+    with pytest.raises(KeyError):
+        letters.requeue(progress=lambda looked_at, _: not_the_third[looked_at])
     assert taken(emails.name) == [0, 1]
     assert taken(f"{emails.name}.dead") == [2]
 
@@ -199,3 +204,33 @@ def test_a_publish_that_the_broker_refuses_leaves_its_dead_letter(
     assert (done.chosen, done.done) == (2, 1)
     assert taken(emails.name) == [2]
     assert taken(f"{emails.name}.dead") == [1]
+
+
+@pytest.mark.queuey_broker("fake")
+def test_a_connection_that_is_lost_in_the_middle_is_in_the_report_and_nothing_is_lost(
+    bury: Bury, emails: QueueConfig, queuey_broker: BrokerUnderTest
+) -> None:
+    for number in range(5):
+        bury(number)
+    cut = queuey_broker.faults.drop_connections
+    other = queuey_broker.backend(RabbitMqOptions(reconnect=None))
+    done = DeadLetters(other, emails).requeue(progress=lambda looked_at, _: {3: cut}.get(looked_at, int)())
+    assert (done.looked_at, done.done, len(done.errors)) == (3, 2, 1)
+    assert ready(queuey_broker, emails.name) == 2
+    assert [letter.envelope.payload for letter in DeadLetters(queuey_broker.backend(), emails)] == [2, 3, 4]
+
+
+@pytest.mark.queuey_broker("fake")
+def test_a_connection_that_comes_back_does_not_go_on_with_what_the_broker_has_taken_back(
+    letters: DeadLetters, bury: Bury, emails: QueueConfig, queuey_broker: BrokerUnderTest
+) -> None:
+    for number in range(3):
+        bury(number)
+    looking = iter(letters)
+    next(looking)
+    queuey_broker.faults.drop_connections()
+    queuey_broker.advance(60)
+    with pytest.raises(ConnectionLostError, match=r"nothing is lost. Start again"):
+        next(looking)
+    assert [letter.number for letter in letters] == [1, 2, 3]
+    assert ready(queuey_broker, f"{emails.name}.dead") == 3
