@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 from queuey_rabbitmq.amqp import Properties
 
 
@@ -22,8 +24,7 @@ class QueueDeclaration:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """A message for the default exchange."""
 
     queue: str
