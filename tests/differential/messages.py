@@ -7,6 +7,7 @@ What it keeps clear of, because RabbitMQ does not decide it:
 - Dead letters go round in circles only where nothing makes them go at once: with TTL 0, or full queues, a message that
   was rejected once would circle without end (3.10 does not see the cycle), and take the broker's CPU with it.
 - Consumer tags and names are given, since made up ones are random.
+- Quorum queues have no lease: whether one has ended is looked at every five seconds only (rabbit_fifo:tick).
 """
 
 from typing import Any
@@ -91,7 +92,7 @@ def queue_arguments(draw: st.DrawFn, machine: "Messages", queue: str) -> dict[st
     if is_timed:
         found["x-expires"] = draw(sometimes(st.sampled_from([SOON_MS, LATER_MS]), rarely))
     if kind == "quorum" and queue != "d":
-        found |= {"x-queue-type": "quorum", "x-max-priority": None}
+        found |= {"x-queue-type": "quorum", "x-max-priority": None, "x-expires": None}
         found["x-delivery-limit"] = draw(sometimes(st.sampled_from([1, 2])))
         if found.get("x-overflow") == "reject-publish-dlx":
             found["x-overflow"] = None
@@ -293,9 +294,14 @@ class Messages(RuleBasedStateMachine):
             requeue=None if how == "basic_ack" else requeue,
         )
 
-    @rule(channel=channels, how=st.sampled_from(["basic_ack", "basic_nack", "basic_reject"]), multiple=st.booleans())
-    def settle_what_is_not_there(self, channel: str, how: str, multiple: bool) -> None:  # noqa: FBT001  drawn by name
-        if not self.unsettled[channel]:
+    @rule(
+        channel=channels,
+        how=st.sampled_from(["basic_ack", "basic_nack", "basic_reject"]),
+        multiple=st.booleans(),
+        really=maybe,
+    )
+    def settle_what_is_not_there(self, channel: str, *, how: str, multiple: bool, really: bool) -> None:
+        if really and not self.unsettled[channel]:
             self.play(how, ch=channel, delivery_tag=99, multiple=None if how == "basic_reject" else multiple)
 
     @rule(channel=channels)
@@ -329,7 +335,7 @@ class Messages(RuleBasedStateMachine):
     def count(self, queue: str, channel: str) -> None:
         self.play("queue_declare", ch=channel, queue=f"@{queue}", passive=True)
 
-    @rule(queue=queues, channel=channels, how=st.sampled_from(["purge", "purge", "delete"]))
+    @rule(queue=queues, channel=channels, how=st.sampled_from([*["purge"] * 5, "delete"]))
     def empty(self, queue: str, channel: str, how: str) -> None:
         self.play(f"queue_{how}", ch=channel, queue=f"@{queue}")
 
