@@ -95,6 +95,16 @@ class PikaConnection:
         self.closing = True
         self._drop(f"the connection to {self._broker.address} was dropped on purpose")
 
+    @property
+    def is_connecting(self) -> bool:
+        """Whether there is no TCP connection yet that pika has taken over."""
+        return not self.lost and self._stage == failures.CONNECTING
+
+    def give_up(self, error: Exception) -> None:
+        """Drop an attempt to connect that pika has left unfinished."""
+        if not self.dropped:
+            self._drop(f"no connection with {self._broker.address}: {error}")
+
     # --------------------------------------------------------------------------------------- what channels need
 
     def event(self, event: amqp.Event) -> None:

@@ -224,15 +224,31 @@ class PikaLink:
             self._asleep = self._state is _State.RUNNING and not self._steps and not self._turns.owes_a_turn
         if not self._asleep:
             self._loop.call_later(0, _nothing)
-        self._loop.poll()
+        try:
+            self._loop.poll()
+            self._loop.process_timeouts()
+        except Exception as error:  # noqa: BLE001 -- looked into there, and raised again where it is not understood
+            self._give_up_attempts(error)
         self._asleep = False
-        self._loop.process_timeouts()
         if self._steps:
             self._run_steps()
         if self._timer_ms is not None and self.monotonic_ms() >= self._timer_ms:
             self._stop_timer()
             self._turns.step(self._on_timer)
         self._end_turn()
+
+    def _give_up_attempts(self, error: Exception) -> None:
+        """End the attempts to connect that an error in pika's loop may belong to; raise it where there are none.
+
+        pika 1.4.4 lets a ValueError out of its loop when a peer resets a connection right after accepting it: between
+        two of its steps the socket has lost its peer's name (`_AsyncStreamConnector.__init__`).
+        """
+        attempts = [connection for connection in self._connections if connection.is_connecting]
+        if not attempts:
+            raise error
+        log.warning("connecting to %s: pika failed: %s", self._broker.address, error)
+        for connection in attempts:
+            connection.give_up(error)
 
     def _run_steps(self) -> None:
         with self._lock:
