@@ -128,15 +128,16 @@ def read_dead_letter(held: Held, *, number: int, queue: str, now_ms: int) -> Dea
 def requeued(letter: DeadLetter, attempt: Attempt) -> Message:
     """Return the message that brings a dead letter back to its origin.
 
-    A job comes back as its next attempt or as its first; anything else as it is, without what is known of its death
-    and without its user id, which RabbitMQ takes from that user only.
+    A job comes back as its next attempt or as its first; anything else as it is, but for what is known of its death,
+    its user id, which RabbitMQ takes from that user only, and its expiration, which RabbitMQ removes from what it
+    dead-letters itself (scenario dlx_properties_preserved), lest it dies again unseen.
     """
     if letter.envelope is not None:
         job = letter.envelope.first_attempt() if attempt == "first" else letter.envelope.next_attempt()
         return Message(letter.origin, codec.message_properties(job), job.to_bytes())
     said = {name: getattr(letter.properties, name) for name in Properties.__struct_fields__}
     headers = {name: value for name, value in (said["headers"] or {}).items() if name not in _NOT_TAKEN_ALONG}
-    said |= {"headers": headers or None, "user_id": None}
+    said |= {"headers": headers or None, "user_id": None, "expiration": None}
     return Message(letter.origin, Properties(**said), letter.body)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -14,7 +15,9 @@ from queuey_rabbitmq import (
     DeadLetters,
     Envelope,
     InvalidConfigError,
+    Queue,
     QueueConfig,
+    QueueSet,
     RabbitMqBackend,
     RabbitMqOptions,
     browsing,
@@ -102,11 +105,12 @@ def test_a_purge_throws_the_chosen_away(
 
 
 def test_what_is_no_job_stays_unless_it_is_asked_for_and_is_requeued_as_it_is(
-    letters: DeadLetters, emails: QueueConfig, door: BrokerDoor
+    letters: DeadLetters, emails: QueueConfig, door: BrokerDoor, queuey_broker: BrokerUnderTest
 ) -> None:
     headers = {"x-death-reason": "malformed envelope", "x-original-queue": emails.name, "x-attempts": 1, "own": "kept"}
     headers |= {"CC": ["elsewhere"], "x-death": "garbage"}
-    properties = Properties(headers=headers, type="other", message_id="m", delivery_mode=2, priority=3)
+    told = {"type": "other", "message_id": "m", "delivery_mode": 2, "priority": 3, "expiration": "600000"}
+    properties = Properties(headers=headers, user_id=urlsplit(queuey_broker.url).username, **told)
     door.publish(f"{emails.name}.dead", b"hello", properties)
     left = letters.requeue()
     assert (left.chosen, left.done, left.malformed) == (0, 0, 1)
@@ -118,6 +122,7 @@ def test_what_is_no_job_stays_unless_it_is_asked_for_and_is_requeued_as_it_is(
     assert dict(message.headers) == {"own": "kept"}
     back = message.properties
     assert (back.type, back.message_id, back.delivery_mode, back.priority) == ("other", "m", 2, 3)
+    assert (back.user_id, back.expiration) == (None, None)
 
 
 def test_a_dead_letter_whose_origin_is_gone_stays_and_the_others_go(
@@ -234,3 +239,29 @@ def test_a_connection_that_comes_back_does_not_go_on_with_what_the_broker_has_ta
         next(looking)
     assert [letter.number for letter in letters] == [1, 2, 3]
     assert ready(queuey_broker, f"{emails.name}.dead") == 3
+
+
+@pytest.mark.queuey_broker("fake")
+def test_a_connection_cut_between_publish_and_confirm_may_double_a_job_and_loses_none(
+    bury: Bury, emails: QueueConfig, queuey_broker: BrokerUnderTest
+) -> None:
+    for number in range(5):
+        bury(number)
+    other = queuey_broker.backend(RabbitMqOptions(reconnect=None))
+    queuey_broker.faults.drop_connections(after_publishes=3, before_confirm=True)
+    done = DeadLetters(other, emails).requeue()
+    assert done.errors
+    checking = queuey_broker.backend()
+    left = [letter.envelope.payload for letter in DeadLetters(checking, emails)]
+    count = ready(queuey_broker, emails.name)
+    with checking.consume(emails) as deliveries:
+        back = [deliveries.get(timeout=5).envelope.payload for _ in range(count)]
+    assert (back, left) == ([0, 1, 2], [2, 3, 4])
+
+
+def test_a_declared_queue_names_its_dead_letters_too(queuey_backend: RabbitMqBackend) -> None:
+    class Parcels(QueueSet, prefix="dead.letters"):
+        outgoing = Queue()
+
+    letters = DeadLetters(queuey_backend, Parcels.outgoing)
+    assert (letters.queue, letters.dead_queue) == ("dead.letters.outgoing", "dead.letters.outgoing.dead")
