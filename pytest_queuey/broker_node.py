@@ -56,6 +56,10 @@ class BrokerNode:
             end, {_list(names)}), <<"made">>"""
         )
 
+    def restart(self) -> None:
+        """Stop and start RabbitMQ in the running node, as `rabbitmqctl stop_app` and `start_app` do."""
+        self.control.evaluate('rabbit:stop(), ok = rabbit:start(), <<"started">>')
+
     def delete_vhosts(self, names: Sequence[str]) -> None:
         """Delete virtual hosts and everything in them; those that are not there are passed over."""
         self.control.evaluate(

@@ -17,6 +17,8 @@ from queuey_fake import frozen_time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pytest_queuey.faults import Faults
+    from pytest_queuey.faults.real_faults import RealFaults
     from pytest_queuey.options import Settings
     from pytest_queuey.own_vhost import OwnVhost
     from pytest_queuey.real_broker import ReadyBroker
@@ -102,6 +104,10 @@ class BrokerUnderTest(Protocol):
     def pending(self) -> Sequence[Any]:
         """Return what is due and when."""
 
+    @property
+    def faults(self) -> Faults:
+        """What can be made to fail; on a real broker for tests that ask for the fixture queuey_faults."""
+
     def close(self) -> None:
         """Close every backend that was handed out, and let the broker go. Idempotent."""
 
@@ -169,6 +175,11 @@ class FakeUnderTest:
         """Return what is due and when."""
         return self.fake.pending()
 
+    @property
+    def faults(self) -> Faults:
+        """Return what can be made to fail."""
+        return self.fake.faults
+
     def close(self) -> None:
         """Close every backend, then the broker."""
         self.fake.close()
@@ -181,7 +192,8 @@ class RabbitMqUnderTest:
     fake = None
     journal = NoJournal()
 
-    def __init__(self, broker: ReadyBroker, settings: Settings) -> None:
+    def __init__(self, broker: ReadyBroker, settings: Settings, *, with_faults: bool = False) -> None:
+        """Take a virtual host; `with_faults` puts a proxy before it, which everything of the test leads through."""
         _let_connections_live()
         self.version = broker.version
         self.pace = RealPace(settings.max_real_wait)
@@ -195,12 +207,29 @@ class RabbitMqUnderTest:
             self._vhost = SharedVhost(broker.server.url)
         self._closing.callback(self._vhost.close)
         self.url = self._vhost.url
+        self._faults: RealFaults | None = None
+        if with_faults:
+            from pytest_queuey.faults.real_faults import RealFaults
+
+            self._faults = RealFaults(self._vhost.url, broker.restart or _restart_nothing)
+            self._closing.callback(self._faults.close)
+            self.url = self._faults.url
+
+    @property
+    def faults(self) -> Faults:
+        """Return what can be made to fail; raises NotOnThisBrokerError where the test has not asked for it before."""
+        if self._faults is None:
+            raise NotOnThisBrokerError(
+                "on a real broker, faults are made by a proxy that all connections lead through from the start: let "
+                "the test ask for the fixture queuey_faults"
+            )
+        return self._faults
 
     def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
         """Return a new backend on it, over AMQP; closed when the test ends."""
         from queuey_rabbitmq import RabbitMqOptions
 
-        backend = self._vhost.backend(options or RabbitMqOptions())
+        backend = self._vhost.backend(options or RabbitMqOptions(), self.url)
         self._closing.callback(backend.close)
         return backend
 
@@ -235,7 +264,16 @@ class RabbitMqUnderTest:
 
     def close(self) -> None:
         """Close every backend, then let the virtual host or the queues go."""
+        if self._faults is not None:
+            self._faults.clear()
         self._closing.close()
+
+
+def _restart_nothing() -> None:
+    raise NotOnThisBrokerError(
+        "this broker is not this test process's alone, so it is not restarted: that is done with the private server "
+        "(--queuey-rabbitmq-source=local) of a run without xdist"
+    )
 
 
 def _let_connections_live() -> None:

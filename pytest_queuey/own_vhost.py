@@ -48,6 +48,11 @@ class VhostPool:
         name = self._fresh.pop(0)
         return OwnVhost(name, self._server.vhost_url(name), self._node, self._used)
 
+    def finish_making(self) -> None:
+        """Wait until those that are being made are there."""
+        if self._coming is not None:
+            self._coming.result()
+
     def close(self) -> None:
         """Wait until no virtual host is being made: then whoever deletes them finds them all."""
         self._maker.shutdown()
@@ -72,9 +77,9 @@ class OwnVhost:
         """Return the name itself: nobody else is here."""
         return name
 
-    def backend(self, options: RabbitMqOptions) -> RabbitMqBackend:
-        """Return a backend in this virtual host."""
-        return RabbitMqBackend.with_options(self.url, options)
+    def backend(self, options: RabbitMqOptions, url: str) -> RabbitMqBackend:
+        """Return a backend in this virtual host, which `url` leads to."""
+        return RabbitMqBackend.with_options(url, options)
 
     def queue(self, name: str) -> QueueState | None:
         """Return one queue as it is now, or None where there is none; renews no lease."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_queuey.broker_under_test import BrokerUnderTest
+    from pytest_queuey.faults import Faults
     from pytest_queuey.queuey_clock import QueueyClock
     from pytest_queuey.real_broker import ReadyBroker, RealBroker
     from queuey_rabbitmq import RabbitMqBackend
@@ -165,7 +166,9 @@ def queuey_broker(request: pytest.FixtureRequest, queuey_broker_kind: str) -> It
     if queuey_broker_kind == "rabbitmq":
         from pytest_queuey.broker_under_test import RabbitMqUnderTest
 
-        broker = RabbitMqUnderTest(request.getfixturevalue("queuey_rabbitmq_server"), settings)
+        server = request.getfixturevalue("queuey_rabbitmq_server")
+        with_faults = "queuey_faults" in request.fixturenames
+        broker = RabbitMqUnderTest(server, settings, with_faults=with_faults)
         yield broker
         broker.close()
         return
@@ -194,6 +197,15 @@ def queuey_clock(queuey_broker: BrokerUnderTest) -> QueueyClock:
     from pytest_queuey.queuey_clock import QueueyClock
 
     return QueueyClock(queuey_broker)
+
+
+@pytest.fixture
+def queuey_faults(queuey_broker: BrokerUnderTest) -> Faults:
+    """Give the test what it can make fail on its broker: `.drop_connections()`, `.hang()`, `.restart()` and others.
+
+    On a real broker, everything of a test that asks for this leads through a proxy of its own.
+    """
+    return queuey_broker.faults
 
 
 @pytest.fixture

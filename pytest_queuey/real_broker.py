@@ -16,6 +16,8 @@ from pytest_queuey.sources.selection import Started, choose, wait_for
 from pytest_queuey.sources.server import RealServer, SourceError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_queuey.options import Settings
 
 
@@ -28,6 +30,8 @@ class ReadyBroker(NamedTuple):
     """The way into it, where there is one."""
     vhosts: VhostPool | None
     """None where there is no way in: then tests share the virtual host of the URL."""
+    restart: Callable[[], None] | None
+    """Restarts it in good order; None where it is not this process's alone."""
 
 
 class RealBroker:
@@ -66,8 +70,17 @@ class RealBroker:
             control = server.control()
             node = BrokerNode(control) if control is not None else None
             vhosts = VhostPool(server, node, prefix=self._prefix) if node is not None else None
-            self._ready = ReadyBroker(server, version, node, vhosts)
+            is_ours_alone = self._started is not None and server.folder is not None
+            self._ready = ReadyBroker(server, version, node, vhosts, self._restart if is_ours_alone else None)
         return self._ready
+
+    def _restart(self) -> None:
+        ready = self.ready()
+        assert ready.node is not None, "there is a way into a private server"
+        if ready.vhosts is not None:
+            ready.vhosts.finish_making()
+        ready.node.restart()
+        wait_for(ready.server)
 
     def close(self) -> None:
         """End what this process has started, and delete the virtual hosts of the run on what it has not."""

@@ -46,9 +46,9 @@ class SharedVhost:
         """Return a name for a queue that no other test meets."""
         return f"{self._prefix}{name}"
 
-    def backend(self, options: RabbitMqOptions) -> RabbitMqBackend:
-        """Return a backend whose declarations are remembered."""
-        backend = _RememberingBackend.with_options(self.url, options)
+    def backend(self, options: RabbitMqOptions, url: str) -> RabbitMqBackend:
+        """Return a backend whose declarations are remembered; `url` leads to the virtual host."""
+        backend = _RememberingBackend.with_options(url, options)
         self._backends.append(backend)
         return backend
 

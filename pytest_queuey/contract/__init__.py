@@ -17,6 +17,7 @@ from pytest_queuey.contract.dead_lettering import DeadLettering
 from pytest_queuey.contract.dead_queues import DeadQueues
 from pytest_queuey.contract.declaring import Declaring
 from pytest_queuey.contract.delaying import Delaying
+from pytest_queuey.contract.faults import LostConnections, RefusedPublishes, RestartedBrokers, SilentBrokers
 from pytest_queuey.contract.handing_over import HandingOver
 from pytest_queuey.contract.hold_queues import HoldQueues
 from pytest_queuey.contract.lost_consumers import LostConsumers
@@ -67,5 +68,9 @@ class RabbitMqContract(
     MalformedBodies,
     RetryQueue,
     LostConsumers,
+    LostConnections,
+    SilentBrokers,
+    RefusedPublishes,
+    RestartedBrokers,
 ):
     """What a backend on RabbitMQ does beyond that, in terms of queues, messages and the broker's own words."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from queuey_rabbitmq.amqp import Properties
 
@@ -52,6 +53,14 @@ class BrokerDoor:
         parameters.heartbeat = 0  # nobody serves this connection while a test waits
         self._connection = pika.BlockingConnection(parameters)
         self._declared: dict[str, None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
 
     def declare(self, queue: str, *, durable: bool = True, arguments: Mapping[str, Any] | None = None) -> None:
         """Declare a queue. Raises DoorRefusedError where there is one with other properties."""
