@@ -17,7 +17,7 @@ from pytest_queuey.contract.dead_lettering import DeadLettering
 from pytest_queuey.contract.dead_queues import DeadQueues
 from pytest_queuey.contract.declaring import Declaring
 from pytest_queuey.contract.delaying import Delaying
-from pytest_queuey.contract.faults import LostConnections, RefusedPublishes, RestartedBrokers, SilentBrokers
+from pytest_queuey.contract.faults import LostConnections, RefusedPublishes, RestartedBrokers
 from pytest_queuey.contract.handing_over import HandingOver
 from pytest_queuey.contract.hold_queues import HoldQueues
 from pytest_queuey.contract.lost_consumers import LostConsumers
@@ -29,6 +29,7 @@ from pytest_queuey.contract.queues_on_the_broker import QueuesOnTheBroker
 from pytest_queuey.contract.refusals import Refusals
 from pytest_queuey.contract.retry_queue import RetryQueue
 from pytest_queuey.contract.settling import Settling
+from pytest_queuey.contract.silent_brokers import SilentBrokers
 from pytest_queuey.contract.surroundings import DeadLetter, MakeBackend, Surroundings, TakeDeadLetters
 from pytest_queuey.contract.threads import Threads
 

@@ -1,32 +1,35 @@
-"""Owns the contract's chapter on faults: what becomes of jobs and calls when connections, publishes and brokers fail.
-
-Each fault is made on demand, on every kind of broker. Refuses to wait for long: deadlines are fractions of a second.
-"""
+"""Owns the contract's chapter on what is lost or refused: connections, consumers, publishes, whole brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from pytest_queuey.contract.broker_door import BrokerDoor
 from pytest_queuey.contract.surroundings import (
-    PATIENCE,
-    QUICK,
     ContractClock,
     MakeJob,
-    Surroundings,
     in_thread,
     payloads,
     take,
     take_one,
     work_off,
 )
+from pytest_queuey.contract.with_faults import (
+    DEADLINE,
+    HURRIED,
+    OUTAGE,
+    OUTCOMES_THAT_PUBLISH,
+    RESILIENT,
+    Settle,
+    WithFaults,
+    ending_in_time,
+    error_of,
+    ready,
+)
 from queuey_rabbitmq.amqp import Properties
-from queuey_rabbitmq.core.delivery import Delivery
 from queuey_rabbitmq.core.errors import (
     BackendError,
     ConnectError,
@@ -44,89 +47,6 @@ if TYPE_CHECKING:
     from pytest_queuey.broker_under_test import BrokerUnderTest
     from pytest_queuey.faults import Faults
     from queuey_rabbitmq.backend import RabbitMqBackend
-    from queuey_rabbitmq.options import RabbitMqOptions
-
-OUTAGE: Final = 0.3
-"""Seconds for which connections are refused."""
-DEADLINE: Final = 0.5
-"""Seconds that calls are given where they are to fail."""
-LATENESS_MS: Final = 1500
-"""How much later than its deadline a call may end: it waits for a thread of a busy machine."""
-
-RESILIENT: Final = QUICK.replace(reconnect=ReconnectPolicy(base=0.05, max_delay=0.1))
-HURRIED: Final = RESILIENT.replace(connect_timeout=DEADLINE, operation_timeout=DEADLINE, close_timeout=DEADLINE)
-
-Settle = Callable[[Delivery], None]
-OUTCOMES_THAT_PUBLISH: Final = pytest.mark.parametrize(
-    "settle",
-    [
-        lambda delivery: delivery.retry(delivery.envelope.next_attempt(), 0.1),
-        lambda delivery: delivery.defer(delivery.envelope.deferred(0), 0.1),
-        lambda delivery: delivery.dead_letter("for good"),
-    ],
-    ids=["retry", "defer", "dead_letter"],
-)
-
-
-@contextmanager
-def ending_in_time(clock: ContractClock) -> Iterator[None]:
-    """Fail where what is done takes much longer than DEADLINE."""
-    started_ms = clock.now_ms()
-    yield
-    took_ms = clock.now_ms() - started_ms
-    assert took_ms <= DEADLINE * 1000 + LATENESS_MS, f"with a deadline of {DEADLINE:g} s it took {took_ms} ms"
-
-
-def error_of(future: Future[None], clock: ContractClock) -> BaseException | None:
-    """Return how a publish ended, letting time pass until it has."""
-    patient_until_ms = clock.now_ms() + PATIENCE * 1000
-    while not future.done() and clock.now_ms() < patient_until_ms:
-        clock.advance(0.02)
-    return future.exception(0)
-
-
-def ready(broker: BrokerUnderTest, queue: QueueConfig) -> int:
-    """Return how many messages of a queue are ready; fail where there is no such queue."""
-    look = broker.queue(queue.name)
-    assert look is not None, f"there is no queue '{queue.name}'"
-    return look.ready
-
-
-class WithFaults(Surroundings):
-    """What the tests on faults share."""
-
-    @pytest.fixture
-    def faults(self, queuey_faults: Faults) -> Faults:
-        """Return what the test can make fail."""
-        return queuey_faults
-
-    @pytest.fixture
-    def connect(
-        self,
-        backend_factory: Callable[[RabbitMqOptions], RabbitMqBackend],
-        backend: RabbitMqBackend,
-        queue: QueueConfig,
-        faults: Faults,
-    ) -> Callable[[RabbitMqOptions], RabbitMqBackend]:
-        """Make backends that have declared the test's queue; it exists by then, as making it takes its time."""
-        backend.close()
-
-        def make(options: RabbitMqOptions) -> RabbitMqBackend:
-            backend = backend_factory(options)
-            backend.declare([queue])
-            return backend
-
-        return make
-
-    @pytest.fixture
-    def resilient(self, connect: Callable[[RabbitMqOptions], RabbitMqBackend]) -> RabbitMqBackend:
-        """Return a backend that comes back quickly."""
-        return connect(RESILIENT)
-
-    @pytest.fixture
-    def hurried(self, connect: Callable[[RabbitMqOptions], RabbitMqBackend]) -> RabbitMqBackend:
-        """Return a backend that comes back quickly and whose calls have short deadlines."""
-        return connect(HURRIED)
 
 
 class LostConnections(WithFaults):
@@ -366,133 +286,6 @@ class LostConnections(WithFaults):
         assert isinstance(error_of(waiting, clock), BackendError | QueueyError)
         with pytest.raises(QueueyError):
             deliveries.get(timeout=0)
-
-
-class SilentBrokers(WithFaults):
-    """Nothing waits longer than its deadline for a broker that says nothing, or says that it is too busy."""
-
-    @pytest.mark.parametrize(
-        "call",
-        [
-            lambda backend, job, _: backend.publish(job),
-            lambda backend, job, _: backend.publish(job, delay=0.1),
-            lambda backend, job, _: backend.defer(job, 0.1),
-            lambda backend, _, queue: backend.declare([queue]),
-            lambda backend, _, queue: backend.consume(queue),
-        ],
-        ids=["publish", "delayed publish", "defer", "declare", "consume"],
-    )
-    def test_a_call_ends_at_its_deadline(
-        self,
-        faults: Faults,
-        hurried: RabbitMqBackend,
-        clock: ContractClock,
-        queue: QueueConfig,
-        new_job: MakeJob,
-        call: Callable[[RabbitMqBackend, Any, QueueConfig], None],
-    ) -> None:
-        with faults.hang(), ending_in_time(clock), pytest.raises(DeadlineExceededError):
-            call(hurried, new_job(), queue)
-        hurried.publish(new_job("after"))
-
-    @OUTCOMES_THAT_PUBLISH
-    def test_an_outcome_ends_at_its_deadline_and_another_may_be_chosen(
-        self,
-        faults: Faults,
-        hurried: RabbitMqBackend,
-        clock: ContractClock,
-        queue: QueueConfig,
-        new_job: MakeJob,
-        settle: Settle,
-    ) -> None:
-        hurried.publish(new_job())
-        with hurried.consume(queue) as deliveries:
-            delivery = take_one(deliveries)
-            with faults.hang(), ending_in_time(clock), pytest.raises(DeadlineExceededError):
-                settle(delivery)
-            delivery.ack()
-
-    def test_an_ack_waits_for_nobody(
-        self, faults: Faults, hurried: RabbitMqBackend, clock: ContractClock, queue: QueueConfig, new_job: MakeJob
-    ) -> None:
-        hurried.publish(new_job())
-        with hurried.consume(queue) as deliveries:
-            delivery = take_one(deliveries)
-            with faults.hang(), ending_in_time(clock):
-                delivery.ack()
-            assert deliveries.get(timeout=0.2) is None
-
-    @pytest.mark.parametrize("what", ["consumer", "backend"])
-    def test_closing_ends_at_its_deadline(
-        self, faults: Faults, hurried: RabbitMqBackend, clock: ContractClock, queue: QueueConfig, what: str
-    ) -> None:
-        deliveries = hurried.consume(queue)
-        with faults.hang(), ending_in_time(clock), suppress(DeadlineExceededError):
-            deliveries.close() if what == "consumer" else hurried.close()
-
-    def test_connecting_ends_at_its_deadline_and_says_how_far_it_came(
-        self, faults: Faults, clock: ContractClock, backend_factory: Callable[..., Any]
-    ) -> None:
-        with faults.hang(), ending_in_time(clock), pytest.raises(ConnectError, match="waiting for an AMQP answer"):
-            backend_factory(HURRIED)
-
-    def test_a_slow_network_slows_calls_and_breaks_none(
-        self, faults: Faults, resilient: RabbitMqBackend, clock: ContractClock, queue: QueueConfig, new_job: MakeJob
-    ) -> None:
-        faults.delay(0.1)
-        started_ms = clock.now_ms()
-        resilient.publish(new_job("slow"))
-        assert clock.now_ms() - started_ms >= 200
-        with resilient.consume(queue) as deliveries:
-            take_one(deliveries).retry(new_job("slow again"), 0.1)
-            assert work_off(deliveries, 1) == ["slow again"]
-
-    def test_a_blocked_broker_slows_producers_and_its_words_are_in_their_errors(
-        self,
-        faults: Faults,
-        connect: Callable[..., RabbitMqBackend],
-        clock: ContractClock,
-        queuey_broker: BrokerUnderTest,
-        queue: QueueConfig,
-        new_job: MakeJob,
-    ) -> None:
-        backend = connect(HURRIED.replace(max_in_flight=3))
-        faults.block("low on memory")
-        in_flight = [backend.publish_nowait(new_job(number)) for number in range(3)]
-        with ending_in_time(clock), pytest.raises(DeadlineExceededError, match="low on memory"):
-            backend.publish(new_job("one too many"))
-        assert all(isinstance(error_of(future, clock), DeadlineExceededError) for future in in_flight)
-        assert ready(queuey_broker, queue) == 0
-        faults.unblock()
-        for number in range(6):
-            backend.publish(new_job(number))
-
-    def test_acks_reach_a_broker_that_blocks_publishers(
-        self,
-        faults: Faults,
-        hurried: RabbitMqBackend,
-        clock: ContractClock,
-        queuey_broker: BrokerUnderTest,
-        queue: QueueConfig,
-        new_job: MakeJob,
-    ) -> None:
-        for number in range(3):
-            hurried.publish(new_job(number))
-        faults.block()
-        with pytest.raises(DeadlineExceededError):
-            hurried.publish(new_job("not now"))
-        with hurried.consume(queue) as deliveries:
-            assert work_off(deliveries, 3) == [0, 1, 2]
-        assert ready(queuey_broker, queue) == 0
-
-    def test_closing_a_blocked_backend_ends_in_time(
-        self, faults: Faults, hurried: RabbitMqBackend, clock: ContractClock, new_job: MakeJob
-    ) -> None:
-        faults.block()
-        waiting = hurried.publish_nowait(new_job())
-        with ending_in_time(clock):
-            hurried.close()
-        assert isinstance(error_of(waiting, clock), QueueyError)
 
 
 REFUSALS: Final = pytest.mark.parametrize(
