@@ -16,7 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from queuey_rabbitmq.core.errors import ConnectionLostError, QueueyError
+from queuey_rabbitmq.core.errors import BackendError, ConnectionLostError, QueueyError
 from queuey_rabbitmq.session.consuming import ConsumerChannel, Ended
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("queuey_rabbitmq")
 
 WINDOW = 500
-"""How many messages one consumer holds; a connection has 2047 channels, RabbitMQ's default channel_max."""
+"""How many messages one consumer holds."""
+
+MAX_WINDOWS = 2000
+"""A connection has 2047 channels, RabbitMQ's default channel_max; so a million messages can be held at a time."""
 
 CHECKS = 20
 """How often the broker is asked for what it says is coming, before it is believed to go elsewhere."""
@@ -87,6 +90,11 @@ class Browsing:
                 break  # another consumer has the rest
             for earlier in self._windows:
                 earlier.check_current()
+            if len(self._windows) >= MAX_WINDOWS:
+                raise BackendError(
+                    f"looking through queue '{self._queue}': no more than {MAX_WINDOWS * WINDOW} messages can be held at "
+                    f"a time, and {self._left} follow. Nothing is lost; take some of the first off, then start again."
+                )
             self._open_window(min(self._left, WINDOW))
         raise StopIteration
 

@@ -212,3 +212,17 @@ def test_losing_the_connection_ends_the_looking_and_nothing_else(
     with pytest.raises(BackendError):
         next(looking)
     assert taken(f"{emails.name}.dead") == [1, 2]
+
+
+def test_more_than_can_be_held_is_an_error_that_says_so_and_loses_nothing(
+    letters: DeadLetters, bury: Bury, emails: QueueConfig, taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browsing, "WINDOW", 2)
+    monkeypatch.setattr(browsing, "MAX_WINDOWS", 2)
+    for number in range(5):
+        bury(number)
+    looking = iter(letters)
+    assert [next(looking).number for _ in range(4)] == [1, 2, 3, 4]
+    with pytest.raises(BackendError, match="no more than 4 messages can be held at a time, and 1 follow"):
+        next(looking)
+    assert taken(f"{emails.name}.dead") == [0, 1, 2, 3, 4]
