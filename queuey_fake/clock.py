@@ -89,14 +89,21 @@ class ManualClock:
 
     def move_to_ms(self, target_ms: int) -> None:
         """Move to an instant in ms since the epoch, stopping wherever something is due on the way."""
+        stopped_ms = None
         while True:
-            for participant in self._movers():
-                participant.before_move()
+            self.before_move()
             due_ms = self.next_due_ms()
             if due_ms is None or due_ms > target_ms:
                 break
-            self._stop_at(max(due_ms, self.now_ms()))
-        self._stop_at(target_ms)
+            stopped_ms = max(due_ms, self.now_ms())
+            self.stop_at(stopped_ms)
+        if stopped_ms != target_ms:
+            self.stop_at(target_ms)
+
+    def before_move(self) -> None:
+        """Let everybody finish what they are at before time moves on."""
+        for participant in self._movers():
+            participant.before_move()
 
     def next_due_ms(self) -> int | None:
         """Return the next instant, in ms since the epoch, at which something is due; None where nothing is."""
@@ -108,20 +115,21 @@ class ManualClock:
         for participant in list(self._participants):
             participant.clock_moved()
 
-    def _movers(self) -> list[Participant]:
-        """Return all that moves with this clock: while time is shown, that is what moves with any that follows it."""
-        if not self._follows or frozen_time.shown_ms() is None:
-            return list(self._participants)
-        return [participant for clock in list(_following) for participant in clock._participants]  # noqa: SLF001 -- its own class
-
-    def _stop_at(self, now_ms: int) -> None:
-        if self._follows and frozen_time.shown_ms() is not None:
-            if frozen_time.shown_ms() != now_ms:
+    def stop_at(self, now_ms: int) -> None:
+        """Be at an instant, in ms since the epoch, past which nothing is due; what is due at it happens."""
+        if self._follows and (shown_ms := frozen_time.shown_ms()) is not None:
+            if shown_ms != now_ms:
                 frozen_time.move_shown_to(now_ms)
         else:
             self._own_ms = now_ms
         for participant in self._movers():
             participant.clock_moved()
+
+    def _movers(self) -> list[Participant]:
+        """Return all that moves with this clock: while time is shown, that is what moves with any that follows it."""
+        if not self._follows or frozen_time.shown_ms() is None:
+            return list(self._participants)
+        return [participant for clock in list(_following) for participant in clock._participants]  # noqa: SLF001 -- its own class
 
 
 _following: weakref.WeakSet[ManualClock] = weakref.WeakSet()

@@ -84,6 +84,8 @@ class Engine:
         self._lock = threading.Lock()
         self._happened = threading.Condition(self._lock)
         self._waiting = 0
+        self._has_company = False
+        """Whether another thread than the driving one has ever had to do with this broker."""
         self._blocked: dict[threading.Thread, Callable[[], bool]] = {}
         """Threads that wait, and whether they have what they wait for."""
         self._owners: dict[Connection, FrontEnd] = {}
@@ -100,6 +102,7 @@ class Engine:
 
     def run(self, step: Callable[[], object]) -> None:
         """Run a step in a turn, and complete the futures that it ended."""
+        self.is_driving_thread()  # or it has company from now on
         with self._lock:
             self._catch_up()
             step()
@@ -238,7 +241,8 @@ class Engine:
         self._elapsed_ms += max(0, now_ms - self._last_ms)
         self._last_ms = now_ms
         while self.model.run_next(now_ms):
-            self._settle_down()
+            if self.model.connections_with_output or not self.traffic.is_calm:
+                self._settle_down()
         self.model.run_due(now_ms)
         self._look_at_deadlines()
 
@@ -273,7 +277,10 @@ class Engine:
 
     def is_driving_thread(self) -> bool:
         """Tell whether the calling thread is the one that moves time."""
-        return threading.get_ident() == self.driving_thread
+        if threading.get_ident() == self.driving_thread:
+            return True
+        self._has_company = True
+        return False
 
     def let_others_work(self) -> bool:
         """Wait, as the driving thread, for others that are at work at this instant; tell whether there were any.
@@ -309,6 +316,8 @@ class Engine:
             return any(thread not in self._blocked and is_at_work(thread) for thread in threads)
 
     def _who_is_at_work(self) -> str | None:
+        if not self._has_company:
+            return None
         if self._completing_elsewhere:
             return "another thread ends futures"
         for thread, is_ready in self._blocked.items():
@@ -335,17 +344,18 @@ class Engine:
         clock = self.clock
         assert isinstance(clock, ManualClock), "only a manual clock is virtual"
         while not self._is_ready(ready, then):
-            if self.let_others_work():
-                continue
-            due_ms = self.next_due_ms()
+            clock.before_move()
+            if self._is_ready(ready, then):
+                return True
+            due_ms = clock.next_due_ms()
             target_ms = None if deadline_ms is None else self._last_ms + deadline_ms - self._elapsed_ms
             if due_ms is None and target_ms is None:
                 raise WaitsForever
             if target_ms is None or (due_ms is not None and due_ms <= target_ms):
                 assert due_ms is not None, "either something is due or there is a deadline"
-                clock.move_to_ms(max(due_ms, clock.now_ms()))
+                clock.stop_at(max(due_ms, clock.now_ms()))
             else:
-                clock.move_to_ms(target_ms)
+                clock.stop_at(max(target_ms, clock.now_ms()))
                 return self._is_ready(ready, then)
         return True
 
