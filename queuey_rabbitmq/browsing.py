@@ -92,8 +92,8 @@ class Browsing:
                 earlier.check_current()
             if len(self._windows) >= MAX_WINDOWS:
                 raise BackendError(
-                    f"looking through queue '{self._queue}': no more than {MAX_WINDOWS * WINDOW} messages can be held at "
-                    f"a time, and {self._left} follow. Nothing is lost; take some of the first off, then start again."
+                    f"looking through queue '{self._queue}': no more than {MAX_WINDOWS * WINDOW} messages can be held "
+                    f"at a time, and {self._left} follow. Nothing is lost; take some of the first off, then start again."
                 )
             self._open_window(min(self._left, WINDOW))
         raise StopIteration
