@@ -93,7 +93,7 @@ class Browsing:
             if len(self._windows) >= MAX_WINDOWS:
                 raise BackendError(
                     f"looking through queue '{self._queue}': no more than {MAX_WINDOWS * WINDOW} messages can be held "
-                    f"at a time, and {self._left} follow. Nothing is lost; take some of the first off, then start again."
+                    f"at a time, and {self._left} follow. Nothing is lost: take off some of these, then start again."
                 )
             self._open_window(min(self._left, WINDOW))
         raise StopIteration
