@@ -59,6 +59,7 @@ class SilentBrokers(WithFaults):
         new_job: MakeJob,
         call: Callable[[RabbitMqBackend, Any, QueueConfig], None],
     ) -> None:
+        hurried.publish(new_job("before"))
         with faults.hang(), ending_in_time(clock), pytest.raises(DeadlineExceededError):
             call(hurried, new_job(), queue)
         hurried.publish(new_job("after"))
