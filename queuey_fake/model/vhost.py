@@ -126,15 +126,13 @@ class VHost:
             return
         targets = self.route(self.exchanges[exchange], dead)
         is_cycle = dead_letter.cycle_check(dead, reason) if targets else None
-        has_target = False
         for target in targets:
             if is_cycle is not None and is_cycle(target.name):
                 self._report("dropped", dead, target.name, "dead-letter cycle")
                 continue
-            has_target = True
             self._report("dead-lettered", dead, target.name, reason)
             self._post(target.publish, dead)
-        if not has_target:
+        if not targets:
             self._report("dropped", dead, queue.name, f"{reason}, and the dead-letter exchange leads to no queue")
 
     def _report(self, what: str, message: Message, queue: str, detail: str) -> None:
