@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_queuey.pace import FakePace, Pace, RealPace
@@ -130,7 +131,11 @@ class FakeUnderTest:
 
     def __init__(self, broker: FakeBroker) -> None:
         self.fake = broker
-        self.pace = FakePace(broker)
+
+    @cached_property
+    def pace(self) -> Pace:
+        """How it gets through time; raises ValueError where its clock moves by itself."""
+        return FakePace(self.fake)
 
     @property
     def version(self) -> str:

@@ -49,22 +49,19 @@ class Faults:
 
         New connections are taken and get no answer.
         """
-        traffic = self._engine.traffic
-        if traffic.hung_since_ms is None:
-            traffic.hung_since_ms = self._engine.look(self._engine.elapsed_ms)
+        self._engine.run(self._engine.traffic.hang)
         ending = ExitStack()
         ending.callback(self.resume)
         return ending
 
     def resume(self) -> None:
         """End a hang: what was on its way arrives."""
-        self._engine.traffic.hung_since_ms = None
-        self._engine.run(_nothing)
+        self._engine.run(self._engine.traffic.resume)
 
     def delay(self, seconds: timedelta | float) -> None:
         """Let everything arrive so much later, in each direction; 0 ends it."""
-        self._engine.traffic.delay_ms = duration_ms(seconds)
-        self._engine.run(_nothing)
+        ms = duration_ms(seconds)
+        self._engine.run(lambda: self._engine.traffic.delay(ms))
 
     # ------------------------------------------------------------------------------------------ publishes
 
@@ -117,8 +114,9 @@ class Faults:
         """End every fault: what hangs arrives, and nothing more is asked of publishes or new connections."""
         traffic = self._engine.traffic
         self._engine.model.publish_faults = None
-        traffic.delay_ms = traffic.refused_until_ms = 0
-        traffic.hung_since_ms = None
+        traffic.refused_until_ms = 0
+        traffic.delay(0)
+        traffic.resume()
         self.unblock()
 
     def _publish_faults(self) -> PublishFaults:
@@ -133,7 +131,3 @@ def positive(number: int, name: str) -> int:
     if number < 1:
         raise ValueError(f"{name}: 1 or more, got {number!r}")
     return number
-
-
-def _nothing() -> None:
-    """Take a turn, in which everything that can arrive does."""

@@ -19,6 +19,8 @@ class Traffic:
         """How much later everything arrives, in either direction."""
         self.hung_since_ms: int | None = None
         """Since when nothing arrives any more, in either direction; None while it does."""
+        self.is_calm = True
+        """Whether everything arrives at once."""
         self.refused_until_ms = 0
         """Until when new connections are refused."""
         self._late: dict[Lane, None] = {}
@@ -29,10 +31,21 @@ class Traffic:
         """Whether nothing arrives any more."""
         return self.hung_since_ms is not None
 
-    @property
-    def is_calm(self) -> bool:
-        """Whether everything arrives at once."""
-        return self.hung_since_ms is None and not self.delay_ms
+    def hang(self) -> None:
+        """Let nothing arrive any more."""
+        if self.hung_since_ms is None:
+            self.hung_since_ms = self._elapsed_ms()
+            self.is_calm = False
+
+    def resume(self) -> None:
+        """Let things arrive again."""
+        self.hung_since_ms = None
+        self.is_calm = not self.delay_ms
+
+    def delay(self, ms: int) -> None:
+        """Let everything arrive so much later."""
+        self.delay_ms = ms
+        self.is_calm = not ms and not self.is_hung
 
     @property
     def refuses_connections(self) -> bool:
@@ -55,7 +68,7 @@ class Traffic:
 
     def next_due_ms(self) -> int | None:
         """Return when something arrives next; None where nothing is on its way, or all of it hangs."""
-        if self.is_hung or not self._late:
+        if not self._late or self.is_hung:
             return None
         return min(lane.next_due[0] for lane in self._late)
 
@@ -66,7 +79,7 @@ class Traffic:
 
     def let_arrive(self) -> bool:
         """Let the next that is due arrive; return whether there was anything."""
-        if self.is_hung or not self._late:
+        if not self._late or self.is_hung:
             return False
         lane = min(self._late, key=lambda lane: lane.next_due)
         if lane.next_due[0] > self._elapsed_ms():
