@@ -40,6 +40,7 @@ HANDSHAKE_TIMEOUT_S = 10.0  # rabbit.handshake_timeout
 LOOK_EVERY_S = 0.5  # after clients that say nothing
 LINGER_S = 3.0  # how long a client may take to see the end of its connection
 CLOSE_TIMEOUT_S = 5.0
+LONGEST_WAIT_S = 3600.0  # a poll takes 31 bits of milliseconds, and a message may have 32
 MS_PER_SECOND = 1000
 MAX_LATE = 64  # reads of a client that may be on their way at a time, when a fault makes them late
 _NOTHING = memoryview(b"")
@@ -190,7 +191,7 @@ class Server:
         self._wakes_at_ms = self._driver.next_due_ms()
         if self._wakes_at_ms is None:
             return patience_s
-        due_s = max(0, self._wakes_at_ms - self._driver.clock.now_ms()) / MS_PER_SECOND
+        due_s = min(max(0, self._wakes_at_ms - self._driver.clock.now_ms()) / MS_PER_SECOND, LONGEST_WAIT_S)
         return due_s if patience_s is None else min(due_s, patience_s)
 
     def _attend(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:

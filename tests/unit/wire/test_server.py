@@ -162,6 +162,21 @@ def test_a_broker_on_real_time_expires_messages_without_being_asked(connect: Con
         client.until("basic.deliver")
 
 
+def test_a_broker_on_real_time_serves_on_while_a_message_has_a_month_to_live(connect: Connect) -> None:
+    with FakeBroker(clock=SystemClock()) as broker:
+        client = connect(broker)
+        client.declare()
+        client.publish(b"job", properties=b"\x01\x00\x0a2592000000")
+        client.say(0, m.CONNECTION_CLOSE, reply_code=200, reply_text="", class_id=0, method_id=0)
+        client.until("connection.close-ok")
+        client.socket.close()  # nobody is left, so the thread waits for the message alone
+        port = broker._server
+        assert port is not None
+        port._thread.join(0.2)
+        assert port._thread.is_alive()
+        connect(broker).declare()
+
+
 # Clients that are many, slow or hostile
 
 
