@@ -147,7 +147,8 @@ class QuorumQueue(Queue):
     def get(self, *, no_ack: bool) -> QueuedMessage | None:
         """Take the head for basic.get; over-age messages go first, for a quorum queue never hands them out.
 
-        With `no_ack` the message is settled at once, which looks at the head again.
+        With `no_ack` the message is settled at once, which looks at the head again. Without, an over-age head is
+        counted in the answer still and goes right after it (scenario quorum_ttl_zero_behind_the_head_that_is_got).
         """
         if self.settings.single_active_consumer:
             raise errors.get_from_single_active_consumer(
@@ -160,6 +161,8 @@ class QuorumQueue(Queue):
         queued = self.ready.pop()
         if no_ack:
             self.drop_expired()
+        else:
+            self._set_timer()
         self._look_at_limits()
         self._annotate(queued, is_get=True)
         if self._host.observer is not None:
