@@ -62,6 +62,7 @@ def test_the_fake_answers_random_steps_as_rabbitmq_does(
                     stateful_step_count=STEPS_IN_A_RUN,
                     deadline=None,
                     database=None,
+                    derandomize=False,
                     suppress_health_check=list(HealthCheck),
                     phases=[Phase.generate, Phase.shrink],
                     print_blob=False,
