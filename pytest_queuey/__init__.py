@@ -10,12 +10,14 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_queuey.broker_under_test import BrokerUnderTest, NotOnThisBrokerError, QueueLook
+    from pytest_queuey.faults import Faults
     from pytest_queuey.queuey_clock import QueueyClock
 
-__all__ = ["BrokerUnderTest", "NotOnThisBrokerError", "QueueLook", "QueueyClock"]
+__all__ = ["BrokerUnderTest", "Faults", "NotOnThisBrokerError", "QueueLook", "QueueyClock"]
 
 _HOMES = {
     "BrokerUnderTest": "pytest_queuey.broker_under_test",
+    "Faults": "pytest_queuey.faults",
     "NotOnThisBrokerError": "pytest_queuey.broker_under_test",
     "QueueLook": "pytest_queuey.broker_under_test",
     "QueueyClock": "pytest_queuey.queuey_clock",
