@@ -239,9 +239,19 @@ def test_jobs_that_another_thread_passes_on_are_worked_off_at_their_instant(
     seen: list[int] = []
     producer = Producer(backend, Work)
     front = Worker(backend, Work, only=[Work.slow])
-    front.register(Slow, lambda job: producer.enqueue(Quick(job.number)) and None)
+    is_running = threading.Event()
+
+    def pass_on(job: Slow) -> None:
+        if job.number == 0:
+            is_running.set()  # only who waits already is waited for
+        else:
+            producer.enqueue(Quick(job.number))
+
+    front.register(Slow, pass_on)
     thread = threading.Thread(target=front.run)
     thread.start()
+    producer.enqueue(Slow(0))
+    assert is_running.wait(10)
     for number in (1, 2, 3):
         producer.enqueue_after(Slow(number), number)
     with Worker(backend, Work, only=[Work.quick]) as back:
