@@ -21,34 +21,46 @@ _RESTED: Final = 2
 """How often in a row nothing must have been at work."""
 _NAP_S: Final = 0.0005
 _PATIENCE_S: Final = 0.25
-"""How long the pool may take at each instant: a call that waits for something else does not hold up time."""
+"""How long the pool may take at an instant: a call that waits for something else does not hold up time."""
 
 
-async def let_tasks_work(broker: FakeBroker) -> None:
-    """Let the tasks of the running loop do what they can at this instant.
+class LoopTime:
+    """The instants of one wait in the running loop."""
 
-    Raises WaitGuardError where another thread does not settle what it has taken.
-    """
-    loop = asyncio.get_running_loop()
-    patience_ends_s = real_time.monotonic_s() + _PATIENCE_S
-    rested = 0
-    # Twice: what a thread has ended since the loop's last turn is seen in the next.
-    while rested < _RESTED:
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
-        if broker.is_another_thread_at_work():
-            # In a thread, as what is waited for may need this loop.
-            await loop.run_in_executor(None, broker.wait_for_other_threads)
-            rested = 0
-        elif _is_pool_at_work(loop, broker) and real_time.monotonic_s() < patience_ends_s:
-            time.sleep(_NAP_S)  # noqa: ASYNC251 -- so short that it only hands the processor to the pool
-            rested = 0
-        else:
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+        self._loop = asyncio.get_running_loop()
+        self._heeds_pool = True
+
+    async def let_tasks_work(self) -> None:
+        """Let the tasks of the loop do what they can at this instant.
+
+        Raises WaitGuardError where another thread does not settle what it has taken.
+        """
+        patience_ends_s = real_time.monotonic_s() + _PATIENCE_S
+        rested = 0
+        # Twice: what a thread has ended since the loop's last turn is seen in the next.
+        while rested < _RESTED:
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
             rested += 1
+            if self._broker.is_another_thread_at_work():
+                # In a thread, as what is waited for may need this loop.
+                await self._loop.run_in_executor(None, self._broker.wait_for_other_threads)
+                rested = 0
+            elif self._heeds_pool and _is_pool_at_work(self._loop, self._broker):
+                time.sleep(_NAP_S)  # noqa: ASYNC251 -- so short that it only hands the processor to the pool
+                rested = 0
+                self._heeds_pool = real_time.monotonic_s() < patience_ends_s
 
 
 def _is_pool_at_work(loop: asyncio.AbstractEventLoop, broker: FakeBroker) -> bool:
-    """Tell whether the loop's own pool has something to do; of what is its own, it shows nobody anything."""
+    """Tell whether the loop's own pool has something to do, but for what waits for the broker.
+
+    It shows nobody; a loop or a pool that is made in another way has nothing to do as far as is known.
+    """
     pool = getattr(loop, "_default_executor", None)
-    waiting, threads = getattr(pool, "_work_queue", None), getattr(pool, "_threads", ())
-    return bool(waiting is not None and waiting.qsize()) or broker.is_another_thread_at_work(set(threads))
+    queue, threads, idle = (getattr(pool, name, None) for name in ("_work_queue", "_threads", "_idle_semaphore"))
+    if queue is None or threads is None or idle is None:
+        return False
+    return bool(queue.qsize()) or idle._value + len(broker.waiting_threads() & threads) < len(threads)  # noqa: SLF001

@@ -52,8 +52,6 @@ class QueueyClock:
 
         Unlike `asyncio.sleep` it ends while time is frozen, and takes no real time on the fake.
         """
-        from pytest_queuey.loop_time import let_tasks_work
-
         fake = self._broker.fake
         if fake is None:
             import asyncio
@@ -61,10 +59,13 @@ class QueueyClock:
             await asyncio.get_running_loop().run_in_executor(None, self._broker.advance, duration)
             return
         end_ms = self._end_ms(_seconds(duration))
-        await let_tasks_work(fake)
+        from pytest_queuey.loop_time import LoopTime
+
+        time = LoopTime(fake)
+        await time.let_tasks_work()
         while self.now_ms() < end_ms:
             self._broker.pace.move_on(end_ms)
-            await let_tasks_work(fake)
+            await time.let_tasks_work()
 
     def run(
         self,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
@@ -31,6 +31,9 @@ T = TypeVar("T")
 WAIT_GUARD_S = 10.0
 """Real seconds after which a thread that waits in virtual time gives up."""
 
+
+TAKES_WITHIN_S = 0.5
+"""Real seconds that a thread has to take from a consumer that it opened, before it is no longer waited for."""
 
 LOOK_EVERY_S = 0.02
 """How often a thread that waits in virtual time looks whether time was moved without anybody being told."""
@@ -59,6 +62,16 @@ class FrontEnd(Protocol):
 
     def threads_with_deliveries(self) -> Iterator[threading.Thread]:
         """Yield the threads, but for the driving one, that hold a delivery they have not settled. Under the lock."""
+
+    def mailboxes_to_empty(self) -> Iterator[Mailbox]:
+        """Yield those with deliveries that another thread is about to take. Under the lock."""
+
+
+class Mailbox(Protocol):
+    """Where deliveries wait for a thread to take them."""
+
+    is_heeded: bool
+    """Whether time waits for its thread."""
 
 
 class WaitsForever(Exception):  # noqa: N818 -- says what it is
@@ -293,27 +306,33 @@ class Engine:
 
     def wait_for_others(self) -> bool:
         """Wait for other threads that are at work at this instant; see `let_others_work`."""
-        guard_s: float | None = None
+        began_s: float | None = None
         while True:
             with self._lock:
-                busy = self._who_is_at_work()
-                if busy is None:
-                    return guard_s is not None
+                busy, full = self._who_is_at_work(), self._full_mailboxes()
+                if busy is None and not full:
+                    return began_s is not None
                 now_s = real_time.monotonic_s()
-                if guard_s is None:
-                    guard_s = now_s + self.wait_guard_s
-                elif now_s >= guard_s:
+                if began_s is None:
+                    began_s = now_s
+                elif busy is not None and now_s - began_s >= self.wait_guard_s:
                     raise WaitGuardError(
                         f"time does not move on while {busy}: waited {self.wait_guard_s:g} real seconds for that"
                     )
+                elif busy is None and now_s - began_s >= TAKES_WITHIN_S:
+                    for mailbox in full:
+                        mailbox.is_heeded = False
                 self._sleep(LOOK_EVERY_S)
 
-    def is_anybody_at_work(self, threads: Iterable[threading.Thread] = ()) -> bool:
-        """Tell whether the driving thread would have to wait for others, or one of the threads runs something."""
+    def is_anybody_at_work(self) -> bool:
+        """Tell whether the driving thread would have to wait for others before it moves time."""
         with self._lock:
-            if self._who_is_at_work() is not None:
-                return True
-            return any(thread not in self._blocked and is_at_work(thread) for thread in threads)
+            return self._who_is_at_work() is not None or bool(self._full_mailboxes())
+
+    def waiting_threads(self) -> set[threading.Thread]:
+        """Return the threads that wait for something to come, or for time to move."""
+        with self._lock:
+            return set(self._blocked)
 
     def _who_is_at_work(self) -> str | None:
         if not self._has_company:
@@ -329,6 +348,11 @@ class Engine:
                 if thread not in self._blocked and is_at_work(thread):
                     return f"thread '{thread.name}' holds a delivery that it has not settled"
         return None
+
+    def _full_mailboxes(self) -> list[Mailbox]:
+        if not self._has_company:
+            return []
+        return [mailbox for front_end in self._front_ends for mailbox in front_end.mailboxes_to_empty()]
 
     def _is_ready(self, ready: Callable[[], bool], then: Callable[[], object] | None) -> bool:
         if not ready():

@@ -121,12 +121,13 @@ class FakeBroker:
             raise ValueError("this broker lives by a clock that moves by itself: it cannot be advanced")  # noqa: TRY004 -- the value of the clock is wrong for this, not the type of an argument
         return self.clock
 
-    def is_another_thread_at_work(self, threads: Iterable[Thread] = ()) -> bool:
-        """Tell whether another thread takes what has come, or holds a delivery that it has not settled.
+    def is_another_thread_at_work(self) -> bool:
+        """Tell whether another thread takes what has come, or holds a delivery that it has not settled."""
+        return self._engine.is_anybody_at_work()
 
-        Of `threads` it tells also whether they do anything else than wait for this broker.
-        """
-        return self._engine.is_anybody_at_work(threads)
+    def waiting_threads(self) -> set[Thread]:
+        """Return the threads that wait for something to come from this broker, or for its time to move."""
+        return self._engine.waiting_threads()
 
     def wait_for_other_threads(self) -> None:
         """Wait until none is, in any thread; raises WaitGuardError when that takes longer than the guard."""

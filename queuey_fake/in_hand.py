@@ -51,8 +51,7 @@ def is_at_work(thread: Thread) -> bool:
     """Tell whether a thread runs something: it has not ended, and does not wait in a pool for something to do."""
     frame = sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None  # noqa: SLF001 -- documented
     while frame is not None:
-        module = frame.f_globals.get("__name__")
-        if module not in POOLS or (module == "concurrent.futures.thread" and frame.f_code.co_name != "_worker"):
+        if frame.f_globals.get("__name__") not in POOLS:
             return True
         frame = frame.f_back
     return False

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from queuey_fake.model.message import Message
 from queuey_fake.model.queue import CONNECTION_ENDED, DELETED, NO_CONSUMER_LEFT
@@ -25,19 +24,8 @@ ASKED_FOR = frozenset({"rejected", DELETED, NO_CONSUMER_LEFT, CONNECTION_ENDED})
 VANISHES = frozenset({"dropped", "lost", "unroutable"})
 
 
-class Event(NamedTuple):
-    """One thing that happened to a message."""
-
-    at_ms: int
-    what: str
-    queue: str
-    detail: str
-
-    def __str__(self) -> str:
-        """Say it in one line."""
-        where = f" in '{self.queue}'" if self.queue and self.what != "dead-lettered" else ""
-        where = f" to '{self.queue}'" if self.what == "dead-lettered" else where
-        return f"{instant(self.at_ms)}  {self.what}{where}" + (f" ({self.detail})" if self.detail else "")
+Event = tuple[int, str, str, str]
+"""One thing that happened to a message: when (in ms), what, in which queue, and a detail. Plain, as there are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +96,11 @@ class Journal:
     @property
     def last_at_ms(self) -> int | None:
         """Return when the last thing happened, in ms since the epoch; None where nothing has."""
-        return self._last[-1][1].at_ms if self._last else None
+        return self._last[-1][1][0] if self._last else None
 
     def last_events(self) -> list[str]:
         """Return the last things that happened, oldest first, each in one line."""
-        return [f"{event}  #{number}" for number, event in self._last]
+        return [f"{_line(event)}  #{number}" for number, event in self._last]
 
     # ------------------------------------------------------------------------- for the model (Observer)
 
@@ -125,7 +113,7 @@ class Journal:
             if len(self._lives) > MAX_MESSAGES:
                 self._lives.popitem(last=False)
                 self._forgotten += 1
-        event = Event(at_ms, what, queue, detail)
+        event = (at_ms, what, queue, detail)
         if len(life.events) >= MAX_EVENTS_PER_MESSAGE:
             del life.events[MAX_EVENTS_PER_MESSAGE // 2]
         life.events.append(event)
@@ -147,4 +135,10 @@ class Journal:
 
 def _told(number: int, life: _Life) -> str:
     heading = f"  message {life.message_id or 'without an id'} (#{number}, {life.size} bytes):"
-    return "\n".join([heading, *(f"    {event}" for event in life.events)])
+    return "\n".join([heading, *(f"    {_line(event)}" for event in life.events)])
+
+
+def _line(event: Event) -> str:
+    at_ms, what, queue, detail = event
+    where = f" {'to' if what == 'dead-lettered' else 'in'} '{queue}'" if queue else ""
+    return f"{instant(at_ms)}  {what}{where}" + (f" ({detail})" if detail else "")

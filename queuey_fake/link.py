@@ -6,17 +6,18 @@ A thin translator: commands become calls of the model, what the model says becom
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from enum import Enum
 from functools import partial
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Any, NamedTuple, TypeVar
 
 from queuey_fake.clock import MS_PER_SECOND
 from queuey_fake.engine import BlockingInCallbackError, Engine, WaitGuardError, WaitsForever
-from queuey_fake.in_hand import InHand
+from queuey_fake.in_hand import InHand, is_at_work
 from queuey_fake.journal import Journal
 from queuey_fake.model import events
 from queuey_fake.model.channel import Channel
@@ -66,6 +67,7 @@ class InProcessLink:
         self._connections: list[InProcessConnection] = []
         self._driven: amqp.Driven | None = None
         self._closed = False
+        self._mailboxes: weakref.WeakSet[InProcessMailbox] = weakref.WeakSet()
         self.arriving: Arriving | None = None
         """The delivery that is being handed to the session."""
 
@@ -121,7 +123,9 @@ class InProcessLink:
 
     def mailbox(self) -> InProcessMailbox:
         """Return a new mailbox."""
-        return InProcessMailbox(self, self._engine)
+        mailbox = InProcessMailbox(self, self._engine)
+        self._mailboxes.add(mailbox)
+        return mailbox
 
     def close(self, timeout_ms: int) -> None:
         """End the link."""
@@ -209,6 +213,10 @@ class InProcessLink:
         for connection in self._connections:
             yield from connection.in_hand.threads()
 
+    def mailboxes_to_empty(self) -> Iterator[InProcessMailbox]:
+        """Yield those with deliveries for a thread that opened a consumer and has not come to take from it yet."""
+        return (mailbox for mailbox in self._mailboxes if mailbox.is_to_be_emptied())
+
     def _gives_up_ms(self, connection: InProcessConnection) -> int | None:
         """Return when a connection is taken for dead: like a real one, at its connect timeout or for its silence."""
         hung_since_ms = self._engine.traffic.hung_since_ms
@@ -232,6 +240,9 @@ class InProcessMailbox:
         self._items: deque[tuple[Any, Arriving | None]] = deque()
         self._link = link
         self._engine = engine
+        self._opened_by = None if engine.is_driving_thread() else current_thread()
+        self.is_heeded = True
+        """Whether time waits for the thread that opened it to take what is there."""
 
     def put(self, item: Any) -> None:
         """Add an item."""
@@ -247,7 +258,14 @@ class InProcessMailbox:
         item, arrived = self._items.popleft()
         if arrived is not None and not self._engine.is_driving_thread():
             arrived.in_hand.take(arrived.channel, arrived.delivery_tag)
+        self.is_heeded = True
         taken.append(item)
+
+    def is_to_be_emptied(self) -> bool:
+        """Tell whether a delivery lies here for another thread, which is at work and may take it any moment."""
+        if self._opened_by is None or not self.is_heeded or not self._items or self._items[0][1] is None:
+            return False
+        return is_at_work(self._opened_by)
 
     def _has_items(self) -> bool:
         return bool(self._items)

@@ -19,7 +19,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from queuey_fake import real_time
 from queuey_fake.wire import codec
@@ -151,6 +151,10 @@ class Server:
 
     def threads_with_deliveries(self) -> Iterator[threading.Thread]:
         """Yield none: whether a client has a thread that is at work nobody knows."""
+        return iter(())
+
+    def mailboxes_to_empty(self) -> Iterator[Any]:
+        """Yield none, as above."""
         return iter(())
 
     def take_in(self) -> None:

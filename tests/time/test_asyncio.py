@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ import time_machine
 from freezegun import freeze_time
 
 from pytest_queuey import BrokerUnderTest, QueueyClock
+from queuey_fake import real_time
 from queuey_rabbitmq import Delivery, Envelope, QueueConfig, RabbitMqBackend
 
 T = datetime(2030, 1, 1, tzinfo=UTC)
@@ -122,6 +124,24 @@ def test_other_tasks_run_while_a_coroutine_waits(queuey_clock: QueueyClock) -> N
         return turns
 
     assert bounded(live()) > 1
+
+
+@pytest.mark.queuey_broker("fake")
+def test_a_call_in_the_loops_pool_that_waits_for_something_else_does_not_hold_up_time(
+    backend: RabbitMqBackend, queuey_clock: QueueyClock
+) -> None:
+    async def live() -> None:
+        release = threading.Event()
+        elsewhere = asyncio.create_task(asyncio.to_thread(release.wait, TIMEOUT_S))
+        for hour in range(1, 25):
+            backend.defer(job(backend), hour * 3600)
+        await queuey_clock.wait(86_400)
+        release.set()
+        await elsewhere
+
+    began_s = real_time.monotonic_s()
+    bounded(live())
+    assert real_time.monotonic_s() - began_s < TIMEOUT_S
 
 
 RUN_AS_PLUGIN = """

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from queuey_fake import FakeBroker, ManualClock
+from queuey_fake import FakeBroker, ManualClock, real_time
 from queuey_fake.engine import WaitGuardError
 from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend
 from queuey_rabbitmq.core.errors import DeadlineExceededError
@@ -30,7 +30,7 @@ def job(backend: RabbitMqBackend, number: int = 0) -> Envelope:
 
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:
-    with FakeBroker(clock=ManualClock(START), wait_guard=0.2) as broker:
+    with FakeBroker(clock=ManualClock(START)) as broker:
         yield broker
 
 
@@ -65,9 +65,10 @@ def test_a_job_that_puts_itself_off_in_another_thread_runs_on_each_day_of_one_ju
     assert ran_at == [1, 2, 3, 4, 5]
 
 
-def test_a_thread_that_never_settles_is_named_when_the_guard_is_over(
-    broker: FakeBroker, backend: RabbitMqBackend
-) -> None:
+def test_a_thread_that_never_settles_is_named_when_the_guard_is_over() -> None:
+    broker = FakeBroker(clock=ManualClock(START), wait_guard=0.2)
+    backend = broker.backend()
+    backend.declare([EMAILS])
     taken, release = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -87,6 +88,54 @@ def test_a_thread_that_never_settles_is_named_when_the_guard_is_over(
     release.set()
     holder.join(TIMEOUT_S)
     assert broker.now_ms() == START_MS
+    broker.close()
+
+
+def test_a_thread_that_has_opened_a_consumer_is_given_the_time_to_take_from_it(
+    broker: FakeBroker, backend: RabbitMqBackend
+) -> None:
+    seen_at: list[int] = []
+    opened = threading.Event()
+
+    def consume() -> None:
+        with backend.consume(EMAILS) as deliveries:
+            opened.set()
+            threading.Event().wait(0.05)  # it is slow to come
+            for _ in range(3):
+                delivery = next(deliveries)
+                seen_at.append(broker.now_ms() - START_MS)
+                delivery.ack()
+
+    for delay in (1, 2, 3):
+        backend.defer(job(backend), delay)
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    assert opened.wait(TIMEOUT_S)
+    broker.advance(10)
+    consumer.join(TIMEOUT_S)
+    assert seen_at == [1000, 2000, 3000]
+
+
+def test_a_thread_that_opens_a_consumer_and_does_something_else_is_not_waited_for_long(
+    broker: FakeBroker, backend: RabbitMqBackend
+) -> None:
+    opened, release = threading.Event(), threading.Event()
+
+    def open_only() -> None:
+        with backend.consume(EMAILS):
+            opened.set()
+            release.wait(TIMEOUT_S)
+
+    backend.publish(job(backend))
+    opener = threading.Thread(target=open_only)
+    opener.start()
+    assert opened.wait(TIMEOUT_S)
+    began_s = real_time.monotonic_s()
+    for _ in range(100):
+        broker.advance(1)
+    assert real_time.monotonic_s() - began_s < TIMEOUT_S
+    release.set()
+    opener.join(TIMEOUT_S)
 
 
 def test_a_thread_that_holds_one_delivery_and_waits_for_more_holds_up_nothing(
