@@ -27,6 +27,9 @@ def short(text: str) -> bytes:
     return bytes([len(octets)]) + octets
 
 
+PERSISTENT_JSON = struct.pack(">H", 0x9000) + short("application/json") + b"\x02"
+
+
 class BareSocket:
     """One connection with one open channel."""
 
@@ -84,9 +87,14 @@ class BareSocket:
     def confirm_select(self) -> None:
         self.call(method(85, 10, b"\0"), 85, 11)
 
-    def publish_confirmed(self, queue: str, body: bytes, *, count: int, window: int) -> None:
-        """Publish persistent, mandatory messages with up to `window` unconfirmed, and wait for every confirm."""
-        properties = struct.pack(">HHQH", 60, 0, len(body), 0x9000) + short("application/json") + b"\x02"
+    def publish_confirmed(
+        self, queue: str, body: bytes, *, count: int, window: int, properties: bytes = PERSISTENT_JSON
+    ) -> None:
+        """Publish mandatory messages with up to `window` unconfirmed, and wait for every confirm.
+
+        `properties` are the flags and the property list of the content header.
+        """
+        properties = struct.pack(">HHQ", 60, 0, len(body)) + properties
         one = (
             method(60, 40, b"\0\0" + short("") + short(queue) + b"\x01")
             + frame(HEADER, 1, properties)
