@@ -5,6 +5,8 @@
     POST /advance         {"ms": 30000}  moves a virtual clock; everything due happens
     GET  /queues          what every queue is like; renews no lease
     GET  /pending         what is due and when, soonest first
+    GET  /exchanges       what every exchange is like
+    GET  /bindings        which exchange leads where
     GET  /connections     who is connected
     POST /reset           forgets everything and drops every client
 
@@ -33,6 +35,8 @@ GETS: Mapping[str, Callable[[Service], Any]] = {
     "/": lambda _: {"get": sorted(GETS), "post": ["/advance", "/reset"]},
     "/now": lambda service: {"now_ms": service.clock.now_ms()},
     "/queues": lambda service: service.look(lambda broker: broker.queue_snapshots()),
+    "/exchanges": lambda service: service.look(lambda broker: broker.exchange_snapshots()),
+    "/bindings": lambda service: service.look(lambda broker: broker.binding_snapshots()),
     "/pending": lambda service: service.look(lambda broker: broker.pending()),
     "/connections": lambda service: service.look(lambda broker: broker.connection_snapshots()),
 }

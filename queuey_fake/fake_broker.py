@@ -16,11 +16,11 @@ from queuey_fake.engine import WAIT_GUARD_S, Engine
 from queuey_fake.faults import Faults
 from queuey_fake.journal import Journal
 from queuey_fake.model.broker import Broker
-from queuey_fake.model.snapshots import Pending
+from queuey_fake.model.snapshots import ConnectionSnapshot, Pending
 from queuey_fake.wording import explain
 
 if TYPE_CHECKING:
-    from queuey_fake.inspection import QueueView
+    from queuey_fake.inspection import BindingView, ExchangeView, QueueView
     from queuey_fake.wire.server import Server
     from queuey_rabbitmq import RabbitMqBackend, RabbitMqOptions
 
@@ -84,6 +84,7 @@ class FakeBroker:
         link = InProcessLink(
             self._engine,
             self.journal,
+            connection_name=options.connection_name,
             connect_timeout_ms=options.connect_timeout_ms,
             heartbeat_s=options.heartbeat,
             explain_wait=self.explain,
@@ -96,8 +97,13 @@ class FakeBroker:
 
     @property
     def url(self) -> str:
-        """Return the AMQP URL of this broker on 127.0.0.1; the port opens when it is first asked for."""
+        """Return the AMQP URL of this broker on 127.0.0.1; the port opens when it is first asked for.
+
+        Raises RuntimeError where a closed broker is asked for it first.
+        """
         if self._server is None:
+            if self._is_closed:
+                raise RuntimeError("this broker is closed: it opens no port any more")
             from queuey_fake.wire.server import Server
 
             self._server = Server(self._engine)
@@ -145,6 +151,23 @@ class FakeBroker:
         from queuey_fake.inspection import queue_view
 
         return [queue_view(snapshot) for snapshot in self._engine.look(self._engine.model.queue_snapshots)]
+
+    def exchanges(self) -> list[ExchangeView]:
+        """Return what every exchange is like now, by name, those that RabbitMQ declares itself included."""
+        from queuey_fake.inspection import exchange_view
+
+        return [exchange_view(snapshot) for snapshot in self._engine.look(self._engine.model.exchange_snapshots)]
+
+    def bindings(self) -> list[BindingView]:
+        """Return all bindings; those that the default exchange has to every queue are left out."""
+        from queuey_fake.inspection import binding_view
+
+        return [binding_view(snapshot) for snapshot in self._engine.look(self._engine.model.binding_snapshots)]
+
+    def connections(self) -> list[ConnectionSnapshot]:
+        """Return every open connection, through whichever door, in the order in which they were opened."""
+        connections: list[ConnectionSnapshot] = self._engine.look(self._engine.model.connection_snapshots)
+        return connections
 
     def pending(self) -> list[Pending]:
         """Return what is due and when, soonest first: messages that expire, queues that expire."""

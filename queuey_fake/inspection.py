@@ -47,6 +47,30 @@ class QueueView:
     """The ready ones in the order in which they go, then the unacknowledged ones."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeView:
+    """One exchange."""
+
+    name: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingView:
+    """One binding of a queue or an exchange to an exchange, the source."""
+
+    source: str
+    destination_type: str
+    """Either "queue" or "exchange"."""
+    destination: str
+    routing_key: str
+    arguments: dict[str, Any]
+
+
 def queue_view(snapshot: snapshots.QueueSnapshot) -> QueueView:
     """Return the model's snapshot of a queue in plain values."""
     return QueueView(
@@ -73,4 +97,27 @@ def _message_view(snapshot: snapshots.MessageSnapshot) -> MessageView:
         redelivered=snapshot.redelivered,
         expires_at_ms=snapshot.expires_at_ms,
         is_unacked=snapshot.is_unacked,
+    )
+
+
+def exchange_view(snapshot: snapshots.ExchangeSnapshot) -> ExchangeView:
+    """Return the model's snapshot of an exchange in plain values."""
+    return ExchangeView(
+        name=snapshot.name,
+        type=snapshot.type,
+        durable=snapshot.durable,
+        auto_delete=snapshot.auto_delete,
+        internal=snapshot.internal,
+        arguments=table_to_python(snapshot.arguments),
+    )
+
+
+def binding_view(snapshot: snapshots.BindingSnapshot) -> BindingView:
+    """Return the model's snapshot of a binding in plain values."""
+    return BindingView(
+        source=snapshot.source,
+        destination_type=snapshot.destination_type,
+        destination=snapshot.destination,
+        routing_key=snapshot.routing_key,
+        arguments=table_to_python(snapshot.arguments),
     )

@@ -53,12 +53,14 @@ class InProcessLink:
         engine: Engine,
         journal: Journal,
         *,
+        connection_name: str | None,
         connect_timeout_ms: int,
         heartbeat_s: int,
         explain_wait: Callable[[], str],
         on_close: Callable[[], None],
     ) -> None:
         self._engine = engine
+        self._connection_name = connection_name
         self._connect_timeout_ms = connect_timeout_ms
         self._silence_ms = 2 * (heartbeat_s + HEARTBEAT_GRACE_S) * MS_PER_SECOND if heartbeat_s else None
         self._journal = journal
@@ -85,10 +87,14 @@ class InProcessLink:
         return self._engine.elapsed_ms()
 
     def open(self, name: str, on_event: Callable[[amqp.Event], None]) -> amqp.Connection:
-        """Connect to the model, which knows no names of connections."""
-        del name
+        """Connect to the model, with the name that the link over a socket would give."""
         connection = InProcessConnection(
-            self._engine, self._journal, self, on_event, connect_by_ms=self.monotonic_ms() + self._connect_timeout_ms
+            self._engine,
+            self._journal,
+            self,
+            on_event,
+            name=f"{self._connection_name} {name}" if self._connection_name else name,
+            connect_by_ms=self.monotonic_ms() + self._connect_timeout_ms,
         )
         self._connections.append(connection)
         return connection
@@ -281,9 +287,11 @@ class InProcessConnection:
         link: InProcessLink,
         on_event: Callable[[amqp.Event], None],
         *,
+        name: str,
         connect_by_ms: int,
     ) -> None:
         self._engine = engine
+        self._name = name
         self._journal = journal
         self._link = link
         self._on_event = on_event
@@ -391,7 +399,7 @@ class InProcessConnection:
         if self._engine.traffic.refuses_connections:
             self._to_client.put(partial(self.lose, "connecting", 0, "Connection refused"))
             return
-        self.model = self._engine.model.connect()
+        self.model = self._engine.model.connect(name=self._name)
         if not self._is_gone:
             self._engine.own(self.model, self._link)
         self._to_client.put(self._opened)

@@ -49,14 +49,22 @@ class Broker:
         return vhost
 
     def connect(
-        self, *, user: str = "guest", vhost: str = "/", capabilities: frozenset[str] = CLIENT_CAPABILITIES
+        self,
+        *,
+        user: str = "guest",
+        vhost: str = "/",
+        name: str | None = None,
+        capabilities: frozenset[str] = CLIENT_CAPABILITIES,
     ) -> Connection:
-        """Open a connection. Raises ConnectionException for a virtual host that there is not."""
+        """Open a connection, under the name that its client gives it.
+
+        Raises ConnectionException for a virtual host that there is not.
+        """
         if vhost not in self.vhosts:
             raise errors.vhost_not_found(vhost)
         self._connection_number += 1
         connection = Connection(
-            self, self.vhosts[vhost], number=self._connection_number, user=user, capabilities=capabilities
+            self, self.vhosts[vhost], number=self._connection_number, user=user, name=name, capabilities=capabilities
         )
         self.connections[connection] = None
         return connection

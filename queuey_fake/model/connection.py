@@ -33,11 +33,14 @@ CLIENT_CAPABILITIES = frozenset(
 class Connection:
     """One client's connection. A front end takes its events from `outbox`, oldest first."""
 
-    def __init__(self, broker: Broker, vhost: VHost, *, number: int, user: str, capabilities: frozenset[str]) -> None:
+    def __init__(
+        self, broker: Broker, vhost: VHost, *, number: int, user: str, name: str | None, capabilities: frozenset[str]
+    ) -> None:
         self.broker = broker
         self.vhost = vhost
         self.number = number
         self.user = user
+        self.name = name
         self.capabilities = capabilities
         self.channels: dict[int, Channel] = {}
         self.outbox: deque[events.Event] = deque()

@@ -82,9 +82,13 @@ class BindingSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSnapshot:
-    """One open connection, and the consumers on its channels as (channel, consumer tag, queue)."""
+    """One open connection, and the consumers on its channels as (channel, consumer tag, queue).
+
+    `number` counts connections; `name` is what the client calls it (connection_name), None where it does not.
+    """
 
     number: int
+    name: str | None
     user: str
     vhost: str
     channels: tuple[int, ...]
@@ -192,6 +196,7 @@ def connection_snapshot(connection: Connection) -> ConnectionSnapshot:
     channels = connection.channels
     return ConnectionSnapshot(
         number=connection.number,
+        name=connection.name,
         user=connection.user,
         vhost=connection.vhost.name,
         channels=tuple(channels),

@@ -66,6 +66,7 @@ class ServerConnection:
         self._channel_max = 0
         self._capabilities: frozenset[str] = frozenset()
         self._user = ""
+        self._name: str | None = None
         self._channels: dict[int, WireChannel] = {}
         self._waiting: deque[Saying] = deque()
         self._speaker = Speaker(self.version)
@@ -288,6 +289,7 @@ class ServerConnection:
             self.crash()
             return
         self._capabilities = handshake.capabilities_of(properties)
+        self._name = handshake.connection_name_of(properties)
         try:
             user = handshake.login(mechanism, response, self._users)
         except handshake.InvalidResponse:
@@ -334,7 +336,7 @@ class ServerConnection:
         vhost = fields["virtual_host"]
         assert isinstance(vhost, str), "the codec reads a short string"
         try:
-            model = self._broker.connect(user=self._user, vhost=vhost, capabilities=self._capabilities)
+            model = self._broker.connect(user=self._user, vhost=vhost, name=self._name, capabilities=self._capabilities)
         except ConnectionException as refusal:
             self.refuse(refusal, 10, 40)
             return

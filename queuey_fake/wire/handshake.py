@@ -66,6 +66,12 @@ def capabilities_of(client_properties: Table) -> frozenset[str]:
     return frozenset(name for name, field in capabilities.value.items() if field == Field("bool", True))
 
 
+def connection_name_of(client_properties: Table) -> str | None:
+    """Return what the client calls its connection, None where it says nothing that is text."""
+    name = client_properties.get("connection_name")
+    return name.value if name is not None and name.type == "longstr" else None
+
+
 def login(mechanism: str, response: bytes, users: Mapping[str, str]) -> str | None:
     """Return the user that the response logs in, None where name or password are wrong. Raises InvalidResponse."""
     if mechanism == "ANONYMOUS":

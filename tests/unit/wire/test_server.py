@@ -336,6 +336,13 @@ def test_a_closed_broker_closes_its_port_and_its_clients(connect: Connect) -> No
         socket.create_connection((serving.host, serving.port), TIMEOUT_S)
 
 
+def test_a_closed_broker_opens_no_port() -> None:
+    broker = FakeBroker()
+    broker.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        _ = broker.url
+
+
 def test_dropped_clients_may_come_again(broker: FakeBroker, connect: Connect) -> None:
     client = connect(broker)
     server_of(broker).drop_clients()
