@@ -6,7 +6,8 @@ clean up), it kills the command and everything the command ever started, deletes
 test run takes the same way, so it is the way that is always tested.
 
 It says one line on standard output, `started PID` or `failed REASON`, and writes the command's status to FOLDER/exited
-should it end by itself; what the command says goes to FOLDER/output.
+should it end by itself; what the command says goes to FOLDER/output. A line `again` on its standard input starts the
+command once more, after killing the one that runs, and is answered in the same way.
 It imports nothing of ours and nothing but the standard library: it starts in a few milliseconds, isolated.
 """
 
@@ -31,6 +32,19 @@ def main(folder: str, *command: str) -> None:
     """Start the command, wait for the owner to go, end everything."""
     parent = os.getppid()
     _adopt_orphans()
+    server = _start(folder, command)
+    while server is not None and _is_asked_again(parent, Path(folder, "exited"), server):
+        _kill_group(server.pid)
+        server.wait()
+        for left in ("exited", "control"):  # a server refuses to listen on a socket file that is there
+            Path(folder, left).unlink(missing_ok=True)
+        server = _start(folder, command)
+    if server is not None:
+        _kill(server.pid)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(folder: str, command: tuple[str, ...]) -> subprocess.Popen[bytes] | None:
     try:
         with Path(folder, "output").open("ab") as output:
             # In a group of its own, so that one signal reaches it where /proc cannot be read.
@@ -39,11 +53,9 @@ def main(folder: str, *command: str) -> None:
             )
     except OSError as error:
         _say(f"failed {error}")
-    else:
-        _say(f"started {server.pid}")
-        _wait_for_the_owner_to_go(parent, Path(folder, "exited"), server)
-        _kill(server.pid)
-    shutil.rmtree(folder, ignore_errors=True)
+        return None
+    _say(f"started {server.pid}")
+    return server
 
 
 def _say(line: str) -> None:
@@ -59,19 +71,20 @@ def _adopt_orphans() -> None:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _wait_for_the_owner_to_go(parent: int, exited: Path, server: subprocess.Popen[bytes]) -> None:
+def _is_asked_again(parent: int, exited: Path, server: subprocess.Popen[bytes]) -> bool:
+    """Wait until the owner goes, or asks for the command to be started once more."""
     # The end of the pipe is the fast sign; a forked child of the owner may hold it open, so the parent is asked too.
     while os.getppid() == parent:
         readable, _, _ = select.select([sys.stdin.fileno()], [], [], _LOOK_EVERY_SECONDS)
-        if readable and not os.read(sys.stdin.fileno(), 1024):
-            return
+        if readable:
+            return os.read(sys.stdin.fileno(), 1024) == b"again\n"
         if server.poll() is not None and not exited.exists():
             exited.write_text(str(server.returncode))
+    return False
 
 
 def _kill(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
+    _kill_group(group)
     while children := _children():
         for child in children:
             with contextlib.suppress(ProcessLookupError):
@@ -79,6 +92,11 @@ def _kill(group: int) -> None:
         for child in children:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)  # what it had started is ours now, and in the next round
+
+
+def _kill_group(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _children() -> list[int]:

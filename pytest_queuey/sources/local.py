@@ -121,12 +121,33 @@ class LocalServer:
             folder=str(folder),
         )
         started = cls(server, keeper, 0)
-        word, _, rest = _first_line(keeper.stdout).partition(" ")
-        if word != "started":
-            started.close()
-            raise SourceError(f"{executable} could not be started: {rest or 'the keeper of its process said nothing'}")
-        started._pid = int(rest)
+        started._hear()
         return started
+
+    def kill(self) -> None:
+        """End the server as a crash does, by SIGKILL; its data stays."""
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send the server a signal; SIGSTOP makes it hang until SIGCONT."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, number)
+
+    def start_again(self) -> None:
+        """Start the server once more, with its data; kills it where it runs. Returns at once."""
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.write(b"again\n")
+        self._keeper.stdin.flush()
+        self._hear()
+
+    def _hear(self) -> None:
+        word, _, rest = _first_line(self._keeper.stdout).partition(" ")
+        if word != "started":
+            self.close()
+            raise SourceError(
+                f"{self.server.what} could not be started: {rest or 'the keeper of its process said nothing'}"
+            )
+        self._pid = int(rest)
 
     def close(self) -> None:
         """End the server, everything it started, and its folder; returns when they are gone. Idempotent."""

@@ -142,3 +142,34 @@ def test_a_command_that_cannot_be_run_is_reported(
     assert first_line(kept).startswith("failed [Errno 2]")
     assert kept.wait(PATIENCE) == 0
     assert not folder.exists()
+
+
+def test_a_command_is_started_again_in_place_of_the_one_that_runs(
+    started: Callable[..., subprocess.Popen[bytes]], folder: Path
+) -> None:
+    kept = started("/bin/sleep", "1000")
+    first = int(first_line(kept).split()[1])
+    (folder / "control").write_text("a socket file that the first has left")
+    assert kept.stdin is not None
+    kept.stdin.write(b"again\n")
+    kept.stdin.flush()
+    word, second = first_line(kept).split()
+    assert word == "started"
+    assert not is_running(first)
+    assert is_running(int(second))
+    assert not (folder / "control").exists()
+    assert end(kept) == 0
+    assert not is_running(int(second))
+
+
+def test_a_command_that_was_killed_is_started_again(
+    started: Callable[..., subprocess.Popen[bytes]], folder: Path
+) -> None:
+    kept = started("/bin/sleep", "1000")
+    os.killpg(int(first_line(kept).split()[1]), signal.SIGKILL)
+    assert wait_for((folder / "exited").exists)
+    assert kept.stdin is not None
+    kept.stdin.write(b"again\n")
+    kept.stdin.flush()
+    assert is_running(int(first_line(kept).split()[1]))
+    assert not (folder / "exited").exists()
