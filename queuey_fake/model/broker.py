@@ -132,11 +132,15 @@ class Broker:
         return True
 
     def run_due(self, until_ms: int) -> None:
-        """Fire all timers due by then, each at its own instant, and move to `until_ms`; going back does nothing."""
+        """Fire all timers due by then, each at its own instant, and be at `until_ms`, which may be earlier.
+
+        Going back undoes nothing: what is due stays due when it is, and what is set from then on counts from there,
+        as where the clock of a broker's machine is set back (rabbit_amqqueue_process:calculate_msg_expiry).
+        """
         while (timer := self._timers.take_due(until_ms)) is not None:
             timer.action()
             self.deliver_mail()
-        self._timers.now_ms = max(self._timers.now_ms, until_ms)
+        self._timers.now_ms = until_ms
 
     # ------------------------------------------------------------------------------------------------ inspection
 

@@ -389,12 +389,17 @@ class Queue:
     # ------------------------------------------------------------------------------------------------ the queue itself
 
     def renew_lease(self) -> None:
-        """Let the lease start anew, unless there are consumers (ensure_expiry_timer)."""
+        """Let the lease start anew, unless there are consumers (ensure_expiry_timer).
+
+        Use never shortens it, also after the clock was set back: RabbitMQ's timer knows nothing of that clock.
+        """
         if self.settings.expires_ms is None or self.consumers.count:
             return
+        ends_ms = self._timers.now_ms + self.settings.expires_ms
         if self.lease_timer is not None:
+            ends_ms = max(ends_ms, self.lease_timer.due_ms)
             self._timers.cancel(self.lease_timer)
-        self.lease_timer = self._timers.set(self._timers.now_ms + self.settings.expires_ms, self._lease_timer_fires)
+        self.lease_timer = self._timers.set(ends_ms, self._lease_timer_fires)
 
     def declared_again(self) -> None:
         """Hear of another declaration, passive or not, which renews the lease."""

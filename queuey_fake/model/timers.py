@@ -46,9 +46,9 @@ class Timers:
         return self._timers[0].due_ms if self._timers else None
 
     def take_due(self, until_ms: int) -> Timer | None:
-        """Take the timer that fires next if it is due by then, and move to its instant. Time never goes back."""
+        """Take the timer that fires next if it is due by then, and be at its instant, where that lies ahead."""
         if not self._timers or self._timers[0].due_ms > until_ms:
             return None
         timer: Timer = self._timers.pop(0)
-        self.now_ms = max(self.now_ms, timer.due_ms)
+        self.now_ms = max(min(self.now_ms, until_ms), timer.due_ms)
         return timer

@@ -244,6 +244,30 @@ def test_a_broker_made_under_a_freeze_goes_on_in_the_present_after_it() -> None:
         assert abs(travelling.now_ms() - real_time.now_ms()) < 60_000
 
 
+@pytest.mark.queuey_broker("fake")
+def test_what_is_put_off_after_a_freeze_or_a_move_back_counts_from_the_time_that_it_is_then(
+    queuey_broker: BrokerUnderTest, queuey_clock: QueueyClock
+) -> None:
+    with queuey_broker.backend() as backend:
+        producer = Producer(backend, Mail)
+        with freeze_time(T) as frozen:
+            frozen.move_to(T - timedelta(days=365))
+            producer.enqueue_after(Send(), 30)
+            frozen.tick(29.999)
+            assert ready(queuey_broker) == 0
+            frozen.tick(0.001)
+            assert ready(queuey_broker) == 1
+        producer.enqueue_after(Send(), 60)
+        queuey_clock.advance(60)
+        assert ready(queuey_broker) == 2
+
+
+def ready(broker: BrokerUnderTest) -> int:
+    queue = broker.queue(Mail.emails.config.name)
+    assert queue is not None
+    return queue.ready
+
+
 def test_a_worker_waits_in_real_time_for_threads_that_a_frozen_test_shuts_down(queuey_backend: RabbitMqBackend) -> None:
     held = threading.Event()
     began = threading.Event()

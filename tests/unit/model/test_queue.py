@@ -312,6 +312,28 @@ def test_a_late_ack_to_a_queue_that_ended_is_accepted(client: Client) -> None:
     assert client.heard() == []
 
 
+def test_what_comes_after_time_was_set_back_counts_from_there_and_finds_the_lease_no_shorter(client: Client) -> None:
+    hold = {"x-message-ttl": 100, "x-expires": 200, "x-dead-letter-exchange": ""}
+    client.declare("work")
+    client.declare("earlier", arguments={**hold, "x-dead-letter-routing-key": "work"})
+    client.declare("later", arguments={**hold, "x-dead-letter-routing-key": "work"})
+    client.wait(1000)
+    client.declare("later", arguments={**hold, "x-dead-letter-routing-key": "work"})
+    client.publish("later", "later")
+    client.wait(-1000)
+    for queue in ("earlier", "later"):
+        client.declare(queue, arguments={**hold, "x-dead-letter-routing-key": "work"})
+    client.publish("earlier", "earlier")
+    client.wait(99)
+    assert client.ready("work") == []
+    client.wait(1)
+    assert client.ready("work") == ["earlier"]
+    client.wait(999)
+    assert client.ready("work") == ["earlier"]
+    client.wait(1)
+    assert client.ready("work") == ["earlier", "later"]
+
+
 def test_a_held_message_dies_with_the_queue_when_it_came_late_in_the_lease(client: Client) -> None:
     client.declare("work")
     client.declare("hold", arguments={"x-message-ttl": 100, "x-expires": 200, "x-dead-letter-exchange": ""})

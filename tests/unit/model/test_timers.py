@@ -51,3 +51,10 @@ def test_a_timer_that_is_overdue_does_not_turn_time_back() -> None:
     timers.set(50, lambda: None)
     timers.take_due(100)
     assert timers.now_ms == 100
+
+
+def test_what_is_due_after_time_was_set_back_fires_at_its_own_instant() -> None:
+    timers = Timers(100)
+    timers.set(50, lambda: None)
+    timers.take_due(60)
+    assert timers.now_ms == 60
