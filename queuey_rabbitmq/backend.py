@@ -7,7 +7,7 @@ goes is `placement`'s; what is done with a delivery is `rabbitmq_delivery`'s.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
 from types import TracebackType
@@ -53,13 +53,18 @@ class RabbitMqBackend:
         self._session.connect()
 
     @classmethod
-    def connect(cls, url: str) -> Self:
-        """Connect to the broker at an AMQP URL. Raises ConnectError, which says at which stage it failed."""
+    def connect(cls, url: str | Sequence[str]) -> Self:
+        """Connect to the broker at an AMQP URL, as `with_options` does with all options left alone."""
         return cls.with_options(url, RabbitMqOptions())
 
     @classmethod
-    def with_options(cls, url: str, options: RabbitMqOptions) -> Self:
-        """Connect to the broker at an AMQP URL. Raises ConnectError, which says at which stage it failed."""
+    def with_options(cls, url: str | Sequence[str], options: RabbitMqOptions) -> Self:
+        """Connect to the broker at an AMQP URL, amqp://user:password@host:port/vhost or amqps://...
+
+        A cluster's nodes are separated by commas, host1:port1,host2:port2, or each has a URL of its own. They are
+        tried in the order given, and after a loss from the node behind the lost one on. Raises InvalidConfigError
+        for a URL that cannot be used, and ConnectError, which says for each node at which stage it failed.
+        """
         from queuey_rabbitmq.pika_link import LinkSettings, PikaLink
 
         link = PikaLink(
@@ -69,6 +74,7 @@ class RabbitMqBackend:
                 connect_timeout_ms=options.connect_timeout_ms,
                 connection_name=options.connection_name,
                 client_properties=options.connection_properties,
+                ssl_context=options.ssl_context,
             )
         )
         return cls(link, options)

@@ -15,6 +15,7 @@ from queuey_rabbitmq.core.errors import InvalidConfigError
 from queuey_rabbitmq.core.reconnect import ReconnectPolicy
 
 if TYPE_CHECKING:
+    import ssl
     from datetime import timedelta
 
 _MAX_HEARTBEAT = 65535
@@ -46,8 +47,11 @@ class RabbitMqOptions:
     """What the operator sees the connection called."""
     heartbeat: int = 10
     """Seconds, 0 to 65535; 0 asks the broker for none."""
+    ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
+    """Everything about TLS for amqps URLs, where their own parameters do not say enough: certificates to trust and to
+    show, versions, ciphers. Without it, the broker's certificate and the name in it are checked."""
     connect_timeout: timedelta | float = 10
-    """The deadline of a connection, from the host name to the open virtual host."""
+    """The deadline of a connection, from the host name to the open virtual host, however many nodes are tried."""
     operation_timeout: timedelta | float = 30
     """The deadline of every other call; of a publish, waiting for a slot included."""
     close_timeout: timedelta | float = 5
@@ -107,6 +111,11 @@ class RabbitMqOptions:
 
     def _check_connection(self) -> None:
         _check_int("heartbeat", self.heartbeat, lowest=0, highest=_MAX_HEARTBEAT)
+        if self.ssl_context is not None:
+            import ssl
+
+            if not isinstance(self.ssl_context, ssl.SSLContext):
+                raise _invalid("ssl_context", "expected an ssl.SSLContext", self.ssl_context)
         if not isinstance(self.connection_properties, Mapping):
             raise _invalid("connection_properties", "expected a mapping", self.connection_properties)
         for key in self.connection_properties:

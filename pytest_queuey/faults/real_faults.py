@@ -9,6 +9,7 @@ from time import sleep
 from typing import Final
 from urllib.parse import urlsplit
 
+from pytest_queuey.broker_under_test import NotOnThisBrokerError
 from pytest_queuey.faults.proxy import Proxy
 from pytest_queuey.sources.handshake import address
 from pytest_queuey.sources.server import real_seconds
@@ -21,11 +22,19 @@ class RealFaults:
     """What can be made to fail on a real broker; see `Faults`. Clients reach it at `url`."""
 
     def __init__(self, url: str, restart: Callable[[], None]) -> None:
-        """Put a proxy before the broker at a URL; `restart` restarts it, or raises NotOnThisBrokerError."""
+        """Put a proxy before the broker at a URL; `restart` restarts it, or raises NotOnThisBrokerError.
+
+        Raises NotOnThisBrokerError for TLS and for several nodes.
+        """
+        parts = urlsplit(url)
+        if parts.scheme == "amqps" or "," in parts.netloc:
+            raise NotOnThisBrokerError(
+                "faults are made by a proxy that reads what one node and its clients say: it reads no TLS, and there "
+                "is one address that it stands before. Give --queuey-rabbitmq-url an amqp:// URL of one node"
+            )
         self._upstream = url
         self._restart = restart
         self._proxy = Proxy(*address(url))
-        parts = urlsplit(url)
         user, at, _ = parts.netloc.rpartition("@")
         self.url = parts._replace(netloc=f"{user}{at}127.0.0.1:{self._proxy.port}").geturl()
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import click
 
+from queuey_rabbitmq import broker_urls
 from queuey_rabbitmq.backend import RabbitMqBackend
 from queuey_rabbitmq.core.errors import ChannelClosedError, QueueyError
 from queuey_rabbitmq.options import RabbitMqOptions
@@ -31,8 +31,8 @@ def url_option(command: Callable[..., Any]) -> Callable[..., Any]:
         envvar=URL_VARIABLE,
         show_envvar=True,
         required=True,
-        help="The broker: amqp://user:password@host:port/vhost. Better in the environment, as everybody on a machine "
-        "can read command lines.",
+        help="The broker: amqp://user:password@host:port/vhost, or amqps://... for TLS; the nodes of a cluster as "
+        "host1:port1,host2:port2. Better in the environment, as everybody on a machine can read command lines.",
     )(command)
 
 
@@ -68,6 +68,5 @@ def connected(url: str, options: RabbitMqOptions) -> Iterator[RabbitMqBackend]:
 
 def where(url: str) -> str:
     """Return where a URL leads to, without credentials."""
-    split = urlsplit(url)
-    port = "" if split.port is None else f":{split.port}"
-    return f"{split.hostname}{port}, virtual host '{unquote(split.path[1:]) or '/'}'"
+    nodes = broker_urls.parse(url)
+    return f"{', '.join(map(str, nodes))}, virtual host '{nodes[0].virtual_host}'"

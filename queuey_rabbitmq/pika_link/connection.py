@@ -1,10 +1,12 @@
-"""One SelectConnection of a link as the port's Connection.
+"""A SelectConnection of a link as the port's Connection.
 
-Owns the stages of its life and its bound for connecting, and says in one event how it ended. Refuses to reconnect.
+Owns the stages of its life, the nodes that are tried and its bound for connecting, and says in one event how it ended.
+Refuses to reconnect.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 import pika
@@ -14,14 +16,21 @@ import pika.frame
 import pika.spec
 
 from queuey_rabbitmq import amqp
+from queuey_rabbitmq.core import real_time
 from queuey_rabbitmq.pika_link import failures, stream
 from queuey_rabbitmq.pika_link.channel import PikaChannel
 from queuey_rabbitmq.pika_link.parameters import BrokerParameters
 from queuey_rabbitmq.pika_link.turns import Turns
 
+log = logging.getLogger("queuey_rabbitmq")
+
 
 class PikaConnection:
-    """A connection from its first attempt to its end; `on_lost` is called once, when nothing of it is left."""
+    """A connection from its first attempt to its end; `on_lost` is called once, when nothing of it is left.
+
+    The nodes of the broker are tried in turn, each for an equal share of what is left of connect_timeout, so that
+    one which swallows packets leaves time for those behind it.
+    """
 
     def __init__(
         self,
@@ -29,6 +38,7 @@ class PikaConnection:
         broker: BrokerParameters,
         *,
         name: str,
+        first: int,
         turns: Turns,
         on_event: Callable[[amqp.Event], None],
         on_lost: Callable[[PikaConnection], None],
@@ -40,18 +50,36 @@ class PikaConnection:
         self._on_lost = on_lost
         self._channels: dict[int, PikaChannel] = {}
         self._sends = 0
-        self._stage = failures.CONNECTING
-        self._said_by_broker: tuple[int, str] | None = None
-        self._timed_out = False
+        self.name = name
+        self.first = first
+        """Which node is tried first, then those behind it, and round."""
+        self.is_open = False
         self.closing = False
         self.dropped = False
         self.lost = False
+        self._attempts: list[failures.Attempt] = []
+        self._connect_by_ms = real_time.monotonic_ns() // 1_000_000 + broker.connect_timeout_ms
+        self._connect_timer: object | None = None
+        self._try_next()
+
+    @property
+    def place(self) -> int:
+        """Return which node it is, or is being tried."""
+        return (self.first + len(self._attempts)) % len(self._broker.nodes)
+
+    def _try_next(self) -> None:
+        self._stage = failures.CONNECTING
+        self._said_by_broker: tuple[int, str] | None = None
+        self._timed_out = self.dropped = False
+        self._node = self._broker.nodes[self.place]
+        left_ms = self._connect_by_ms - real_time.monotonic_ns() // 1_000_000
+        self._within_ms = max(1, left_ms // (len(self._broker.nodes) - len(self._attempts)))
         self._pika = stream.CONNECTION_CLASS(
-            broker.named(name),
+            self._broker.named(self.name, self._node, within_ms=self._within_ms),
             on_open_callback=self._on_open,
             on_open_error_callback=self._on_open_error,
             on_close_callback=self._on_close,
-            custom_ioloop=loop,
+            custom_ioloop=self._loop,
         )
         self.flush = stream.flusher(self._pika)
         callbacks = self._pika.callbacks
@@ -60,7 +88,7 @@ class PikaConnection:
         callbacks.add(0, pika.spec.Connection.Close, self._on_closed_by_broker)
         self._pika.add_on_connection_blocked_callback(self._on_blocked)
         self._pika.add_on_connection_unblocked_callback(self._on_unblocked)
-        self._connect_timer: object | None = loop.call_later(broker.connect_timeout_ms / 1000, self._on_connect_timeout)
+        self._connect_timer = self._loop.call_later(self._within_ms / 1000, self._on_connect_timeout)
 
     # ------------------------------------------------------------------------------------------------ the port
 
@@ -93,7 +121,7 @@ class PikaConnection:
         if self.lost or self.dropped:
             return
         self.closing = True
-        self._drop(f"the connection to {self._broker.address} was dropped on purpose")
+        self._drop(f"the connection to {self._node} was dropped on purpose")
 
     @property
     def is_connecting(self) -> bool:
@@ -103,7 +131,7 @@ class PikaConnection:
     def give_up(self, error: Exception) -> None:
         """Drop an attempt to connect that pika has left unfinished."""
         if not self.dropped:
-            self._drop(f"no connection with {self._broker.address}: {error}")
+            self._drop(f"no connection with {self._node}: {error}")
 
     # --------------------------------------------------------------------------------------- what channels need
 
@@ -147,6 +175,8 @@ class PikaConnection:
     def _on_open(self, connection: pika.SelectConnection) -> None:
         self._stop_timer()
         self._stage = failures.OPEN
+        self.is_open = True
+        log.info("the %s connection is with %s", self.name, self._node)
         self.event(amqp.ConnectionOpened(connection.server_properties))
 
     def _on_blocked(self, _connection: pika.SelectConnection, frame: pika.frame.Method) -> None:
@@ -158,19 +188,26 @@ class PikaConnection:
     def _on_connect_timeout(self) -> None:
         self._connect_timer = None
         self._timed_out = True
-        self._drop(f"not connected within {self._broker.connect_timeout_ms / 1000:g} s")
+        self._drop(f"not connected within {self._within_ms / 1000:g} s")
 
     def _on_open_error(self, _connection: pika.SelectConnection, error: BaseException) -> None:
         self._stop_timer()
-        stage = self._reached()
         if self.closing:
             self._end(amqp.ConnectionLost(failures.CLOSING, 0, str(error), error))
-        elif self._timed_out:
-            self._end(failures.timed_out(stage, self._broker, error))
+            return
+        stage = self._reached()
+        if self._timed_out:
+            attempt = failures.timed_out(self._node, stage, self._within_ms, error)
         elif self._said_by_broker is not None:
-            self._end(amqp.ConnectionLost(stage, *self._said_by_broker, error))
+            attempt = failures.refused(self._node, stage, *self._said_by_broker, error)
         else:
-            self._end(failures.attempt_failed(error, stage, self._broker))
+            attempt = failures.failed(self._node, stage, error)
+        self._attempts.append(attempt)
+        if len(self._attempts) < len(self._broker.nodes):
+            log.warning("connecting failed while %s: %s; trying the next node", attempt.stage, attempt.text)
+            self._try_next()
+        else:
+            self._end(failures.lost(self._attempts))
 
     def _on_close(self, _connection: pika.SelectConnection, error: BaseException) -> None:
         stage = failures.CLOSING if self.closing else failures.OPEN

@@ -6,13 +6,14 @@ Owns the texts of `ConnectionLost`. Never holds credentials: pika's exceptions c
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pika.exceptions
 from pika.adapters.utils import connection_workflow as workflow
 
 from queuey_rabbitmq.amqp import ConnectionLost
-from queuey_rabbitmq.pika_link.parameters import BrokerParameters
+from queuey_rabbitmq.pika_link.parameters import Node
 
 RESOLVING = "resolving the host name"
 CONNECTING = "connecting"
@@ -24,13 +25,59 @@ OPEN = "open"
 CLOSING = "closing"
 
 
-def attempt_failed(error: BaseException, stage: str, broker: BrokerParameters) -> ConnectionLost:
+TRYING_ALL = "trying every node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An attempt to connect to one node that came to nothing."""
+
+    node: Node
+    stage: str
+    """How far it got."""
+    code: int = 0
+    """The broker's, where it gave one."""
+    text: str
+    cause: BaseException
+
+
+def lost(attempts: Sequence[Attempt]) -> ConnectionLost:
+    """Say in one event why no node could be connected to, in the order in which they were tried."""
+    last = attempts[-1]
+    if len(attempts) == 1:
+        return ConnectionLost(last.stage, last.code, last.text, last.cause)
+    codes = {attempt.code for attempt in attempts}
+    stages = {attempt.stage for attempt in attempts}
+    return ConnectionLost(
+        last.stage if len(stages) == 1 else TRYING_ALL,
+        # What waiting does not mend, it does not mend only where all say so.
+        last.code if len(codes) == 1 else 0,
+        "; ".join(dict.fromkeys(_with_node(attempt) for attempt in attempts)),
+        last.cause,
+    )
+
+
+def _with_node(attempt: Attempt) -> str:
+    if str(attempt.node) in attempt.text:
+        return attempt.text
+    said = f"{attempt.code} {attempt.text}" if attempt.code else attempt.text
+    return f"{attempt.node}, while {attempt.stage}: {said}"
+
+
+def refused(node: Node, stage: str, code: int, text: str, cause: BaseException) -> Attempt:
+    """Keep the broker's own words."""
+    return Attempt(node=node, stage=stage, code=code, text=text, cause=cause)
+
+
+def failed(node: Node, stage: str, cause: BaseException) -> Attempt:
     """Say why no connection came about, where the broker itself said nothing; `stage` is how far the handshake got."""
     if stage == CONNECTING:
-        reasons = [_reason(attempt, broker) for attempt in _attempts(error)]
+        reasons = [_reason(error, node) for error in _errors(cause)]
         if reasons:
-            return ConnectionLost(reasons[-1][0], 0, "; ".join(dict.fromkeys(text for _, text in reasons)), error)
-    return ConnectionLost(stage, 0, f"{broker.address} {_HANDSHAKE_ENDED.get(stage, 'ended the connection')}", error)
+            text = "; ".join(dict.fromkeys(text for _, text in reasons))
+            return Attempt(node=node, stage=reasons[-1][0], text=text, cause=cause)
+    text = f"{node} {_HANDSHAKE_ENDED.get(stage, 'ended the connection')}"
+    return Attempt(node=node, stage=stage, text=text, cause=cause)
 
 
 _HANDSHAKE_ENDED = {
@@ -40,19 +87,19 @@ _HANDSHAKE_ENDED = {
 }
 
 
-def timed_out(stage: str, broker: BrokerParameters, error: BaseException) -> ConnectionLost:
-    """Say what did not come within connect_timeout."""
+def timed_out(node: Node, stage: str, within_ms: int, cause: BaseException) -> Attempt:
+    """Say what did not come within the node's share of connect_timeout."""
     missing = {
-        CONNECTING: f"no TCP {'connection and TLS handshake' if broker.tls else 'connection'} with {broker.address}",
-        WAITING: f"{broker.address} took the connection but gave no AMQP answer",
-        LOGGING_IN: f"{broker.address} did not answer the login",
-        OPENING: f"{broker.address} did not open the virtual host {broker.virtual_host!r}",
+        CONNECTING: f"no TCP {'connection and TLS handshake' if node.tls else 'connection'} with {node}",
+        WAITING: f"{node} took the connection but gave no AMQP answer",
+        LOGGING_IN: f"{node} did not answer the login",
+        OPENING: f"{node} did not open the virtual host {node.address.virtual_host!r}",
     }[stage]
-    return ConnectionLost(stage, 0, f"{missing} within {broker.connect_timeout_ms / 1000:g} s", error)
+    return Attempt(node=node, stage=stage, text=f"{missing} within {within_ms / 1000:g} s", cause=cause)
 
 
-def _attempts(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors of the single attempts, one per address of the host, out of pika's wrappings."""
+def _errors(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors of the single addresses that a host name has, out of pika's wrappings."""
     if isinstance(error, pika.exceptions.AMQPConnectionError) and error.args:
         wrapped = error.args[0]
         error = wrapped if isinstance(wrapped, BaseException) else error
@@ -60,16 +107,16 @@ def _attempts(error: BaseException) -> Iterator[BaseException]:
         yield from error.exceptions
 
 
-def _reason(attempt: BaseException, broker: BrokerParameters) -> tuple[str, str]:
-    inner = attempt.exception if isinstance(attempt, workflow.AMQPConnectorPhaseErrorBase) else attempt
+def _reason(error: BaseException, node: Node) -> tuple[str, str]:
+    inner = error.exception if isinstance(error, workflow.AMQPConnectorPhaseErrorBase) else error
     if isinstance(inner, socket.gaierror):
-        return RESOLVING, f"the host of {broker.address} is not known: {inner.strerror}"
-    if isinstance(attempt, workflow.AMQPConnectorTransportSetupError):
-        return NEGOTIATING_TLS, f"no TLS with {broker.address}: {inner}"
+        return RESOLVING, f"the host of {node} is not known: {inner.strerror}"
+    if isinstance(error, workflow.AMQPConnectorTransportSetupError):
+        return NEGOTIATING_TLS, f"no TLS with {node}: {inner}"
     if isinstance(inner, TimeoutError):
-        return CONNECTING, f"{broker.address} did not answer the TCP connection in time"
+        return CONNECTING, f"{node} did not answer the TCP connection in time"
     said = inner.strerror if isinstance(inner, OSError) else str(inner)
-    return CONNECTING, f"no TCP connection with {broker.address}: {said}"
+    return CONNECTING, f"no TCP connection with {node}: {said}"
 
 
 def ended(error: BaseException) -> tuple[int, str]:

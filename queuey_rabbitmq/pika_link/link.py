@@ -62,6 +62,8 @@ class PikaLink:
         self._thread: threading.Thread | None = None
         self._thread_id: int | None = None
         self._connections: list[PikaConnection] = []
+        self._next_node: dict[str, int] = {}
+        """Where a connection of that name begins to try: at the node behind the one that it was lost from."""
         self._timer: object | None = None
         self._timer_ms: int | None = None
         self._close_by_ms = 0
@@ -180,6 +182,7 @@ class PikaLink:
             self._loop,
             self._broker,
             name=name,
+            first=self._next_node.get(name, 0),
             turns=self._turns,
             on_event=on_event,
             on_lost=self._forget,
@@ -196,6 +199,8 @@ class PikaLink:
         self._turns.settle(future, None, error)
 
     def _forget(self, connection: PikaConnection) -> None:
+        if connection.is_open:
+            self._next_node[connection.name] = (connection.place + 1) % len(self._broker.nodes)
         if connection in self._connections:
             self._connections.remove(connection)
 

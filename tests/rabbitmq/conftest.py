@@ -126,22 +126,31 @@ def operator(rabbitmq_url: str) -> Iterator[pika.adapters.blocking_connection.Bl
 
 
 class BlackHole:
-    """A way to the broker in which, once it `swallows`, everything is lost without a sign."""
+    """A way to the broker in which, once it `swallows`, everything is lost without a sign; and which can be closed."""
 
     def __init__(self, host: str, port: int, stack: contextlib.ExitStack) -> None:
         self.swallows = threading.Event()
         self._target = (host, port)
         self._stack = stack
         self._server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        stack.callback(self._server.shutdown, socket.SHUT_RDWR)
+        stack.callback(self.close)
+        self._ends: list[socket.socket] = []
         self.port = self._server.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Cut every connection, and refuse those to come."""
+        for end in (self._server, *self._ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        self._server.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._server.accept()
                 far = socket.create_connection(self._target)
+                self._ends += [near, far]
                 for source, sink in ((near, far), (far, near)):
                     self._stack.callback(source.close)
                     threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
@@ -155,10 +164,15 @@ class BlackHole:
 
 
 @pytest.fixture
-def black_hole(rabbitmq_url: str) -> Iterator[BlackHole]:
+def make_black_hole(rabbitmq_url: str) -> Iterator[Callable[[], BlackHole]]:
     parameters = pika.URLParameters(rabbitmq_url)
     with contextlib.ExitStack() as stack:
-        yield BlackHole(parameters.host, parameters.port, stack)
+        yield lambda: BlackHole(parameters.host, parameters.port, stack)
+
+
+@pytest.fixture
+def black_hole(make_black_hole: Callable[[], BlackHole]) -> BlackHole:
+    return make_black_hole()
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "connection_properties": {},
         "connection_name": None,
         "heartbeat": 10,
+        "ssl_context": None,
         "connect_timeout": 10,
         "operation_timeout": 30,
         "close_timeout": 5,

@@ -26,6 +26,7 @@ class Recorder:
         self.events: SimpleQueue[amqp.Event] = SimpleQueue()
         self.abandoned: SimpleQueue[BaseException] = SimpleQueue()
         self.turns = 0
+        self.connection: amqp.Connection
         self.deadline_ms: int | None = None
         self.times: SimpleQueue[int] = SimpleQueue()
         link.attach(self)
@@ -55,7 +56,7 @@ class Recorder:
 
     def connect(self) -> amqp.Event:
         """Open a connection, and return its first event."""
-        self.in_turn(self.link.open, "test", self.events.put)
+        self.connection = self.in_turn(self.link.open, "test", self.events.put)
         return self.events.get(timeout=5)
 
 
@@ -63,7 +64,7 @@ class Recorder:
 def make_link() -> Iterator[Callable[..., PikaLink]]:
     links = []
 
-    def make(url: str, **settings: Any) -> PikaLink:
+    def make(url: str | list[str], **settings: Any) -> PikaLink:
         links.append(PikaLink(LinkSettings(url=url, **settings)))
         return links[-1]
 

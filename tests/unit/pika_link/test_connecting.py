@@ -138,37 +138,27 @@ def test_commands_before_the_connection_is_open_are_refused(record: Any, serve: 
     assert refused.command == amqp.OpenChannel(1)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"http://user:{PASSWORD}@host",
-        f"amqp://user:{PASSWORD}#@host/",
-        f"amqp://user:{PASSWORD}/@host",
-        f"amqp://user:{PASSWORD}@host:{PASSWORD}/",
-        f"amqp://user:{PASSWORD}@host/?no_such_option={PASSWORD}",
-        f"amqp://user:{PASSWORD}@host/?heartbeat={PASSWORD}",
-        "amqp://user@host",
-        "",
-    ],
-)
-def test_a_url_that_cannot_be_used_is_refused_without_being_shown(url: str) -> None:
+def test_a_url_that_cannot_be_used_is_refused_without_being_shown() -> None:
     with pytest.raises(InvalidConfigError, match="percent-encoded") as refusal:
-        BrokerParameters(LinkSettings(url=url))
-    assert PASSWORD not in "".join(traceback.format_exception(refusal.value)).replace(repr(url), "")
+        BrokerParameters(LinkSettings(url=f"amqp://user:{PASSWORD}@host:{PASSWORD}/"))
+    assert PASSWORD not in "".join(traceback.format_exception(refusal.value))
 
 
-def test_settings_do_not_show_the_url() -> None:
-    assert PASSWORD not in repr(LinkSettings(url=f"amqp://user:{PASSWORD}@host"))
+def test_settings_show_no_password() -> None:
+    settings = LinkSettings(url=f"amqps://user:{PASSWORD}@host")
+    assert PASSWORD not in f"{settings!r} {BrokerParameters(settings).nodes!r}"
 
 
 def test_options_in_the_url_win_over_those_of_the_settings() -> None:
-    settings = LinkSettings(url="amqp://host/?heartbeat=7", heartbeat=10)
-    assert BrokerParameters(settings).named("x").heartbeat == 7
+    broker = BrokerParameters(LinkSettings(url=["amqp://host/?heartbeat=7&channel_max=9", "amqp://host"], heartbeat=10))
+    first, second = (broker.named("x", node, within_ms=100) for node in broker.nodes)
+    assert (first.heartbeat, first.channel_max, second.heartbeat) == (7, 9, 10)
 
 
 def test_the_operator_sees_the_name_of_the_connection_and_the_applications() -> None:
     settings = LinkSettings(url="amqp://host", connection_name="mailer", client_properties={"team": "post"})
-    assert BrokerParameters(settings).named("publish").client_properties == {
+    broker = BrokerParameters(settings)
+    assert broker.named("publish", broker.nodes[0], within_ms=100).client_properties == {
         "team": "post",
         "connection_name": "mailer publish",
     }
