@@ -23,8 +23,11 @@ class Participant(Protocol):
     def next_due_ms(self) -> int | None:
         """Return the next instant, in ms since the epoch, at which something is due."""
 
+    def take_in(self) -> None:
+        """Let what has already been sent to it take effect."""
+
     def before_move(self) -> None:
-        """Let what has already been sent to it take effect, and other threads finish, before time moves on."""
+        """Let that take effect, and other threads finish, before time moves on."""
 
     def clock_moved(self) -> None:
         """Let everything that is due happen, and everything that follows from it."""
@@ -110,8 +113,13 @@ class ManualClock:
         due = [ms for participant in self._movers() if (ms := participant.next_due_ms()) is not None]
         return min(due, default=None)
 
+    def shown_time_changes(self) -> None:
+        """Let what was sent to the participants before a library freezes, moves or thaws time take effect before it."""
+        for participant in list(self._participants):
+            participant.take_in()
+
     def shown_time_changed(self) -> None:
-        """Tell the participants: freezegun has frozen, moved or thawed time."""
+        """Tell the participants: a library has frozen, moved or thawed time."""
         for participant in list(self._participants):
             participant.clock_moved()
 

@@ -222,10 +222,14 @@ class Engine:
         with self._lock:
             return self._next_due_ms()
 
-    def before_move(self) -> None:
-        """Let what clients have sent already take effect, and other threads finish; raises WaitGuardError."""
+    def take_in(self) -> None:
+        """Let what clients have sent already take effect."""
         for front_end in list(self._front_ends):
             front_end.take_in()
+
+    def before_move(self) -> None:
+        """Let what clients have sent already take effect, and other threads finish; raises WaitGuardError."""
+        self.take_in()
         self.let_others_work()
 
     def clock_moved(self) -> None:

@@ -31,8 +31,8 @@ UNTOUCHED = ("threading", "queuey_rabbitmq.", "queuey_fake.", "pytest_queuey.")
 _INSTALLED = "_queuey_bridge"
 
 
-def install(changed: Callable[[], None]) -> None:
-    """Bridge freezegun if it is loaded, once; `changed` is called after time was frozen, moved or thawed."""
+def install(telling: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Bridge freezegun if it is loaded, once; `telling` makes of what freezes, moves or thaws time one that tells."""
     api = sys.modules.get("freezegun.api")
     if api is None or hasattr(api, _INSTALLED) or not hasattr(api, "freeze_time"):
         return
@@ -49,7 +49,7 @@ def install(changed: Callable[[], None]) -> None:
         (api.StepTickTimeFactory, ("move_to",)),
     ):
         for name in methods:
-            setattr(owner, name, _telling(getattr(owner, name), changed))
+            setattr(owner, name, telling(getattr(owner, name)))
 
 
 def _of_frames(names: Iterable[str]) -> tuple[str, ...]:
@@ -71,16 +71,6 @@ def _starting(api: Any, start: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return factory
 
     return started
-
-
-def _telling(method: Callable[..., Any], changed: Callable[[], None]) -> Callable[..., Any]:
-    @wraps(method)
-    def told(*args: Any, **kwargs: Any) -> Any:
-        result = method(*args, **kwargs)
-        changed()
-        return result
-
-    return told
 
 
 def _pin_queue(api: Any) -> None:

@@ -3,28 +3,34 @@
 Imports neither: whoever freezes time has imported it. It reads their state and never `time.time()`, because freezegun
 leaves modules alone whose names start with "queue", these among them.
 
-freezegun tells nobody when time is frozen, ticked, moved or thawed, so it is bridged as soon as it is seen; a clock
-that waits looks every few ms as well, which is all there is for time-machine.
+Neither tells anybody when time is frozen, ticked, moved or thawed, so what does that is made to tell as soon as the
+library is seen; whoever waits looks every few ms as well.
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from typing import Any, Protocol
 
 from queuey_fake import freezegun_bridge
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 -- freezegun keeps frozen instants as naive UTC
 MS = timedelta(milliseconds=1)
+_TELLING = "_queuey_tells"
 
 
 class Listener(Protocol):
-    """Whoever wants to know that shown time may have changed."""
+    """Whoever wants to know of changes of shown time."""
+
+    def shown_time_changes(self) -> None:
+        """Let what has been done already take effect: shown time is about to change."""
 
     def shown_time_changed(self) -> None:
-        """Look at the time."""
+        """Look at the time: it may have changed."""
 
 
 def shown_ms() -> int | None:
@@ -54,16 +60,37 @@ def listen(listener: Listener) -> None:
 
 
 def bridge() -> None:
-    """Have freezegun, if it is loaded, freeze handlers and not connections, and listeners told of it; done once."""
-    freezegun_bridge.install(_tell)
+    """Have freezegun, if it is loaded, freeze handlers and not connections; listeners are told by what is loaded.
+
+    Each library is bridged once.
+    """
+    freezegun_bridge.install(_telling)
+    time_machine = sys.modules.get("time_machine")
+    if time_machine is None or hasattr(time_machine, _TELLING) or not hasattr(time_machine, "travel"):
+        return
+    setattr(time_machine, _TELLING, True)
+    moves = getattr(time_machine, "Traveller", None) or time_machine.Coordinates
+    for owner, methods in ((time_machine.travel, ("start", "stop")), (moves, ("shift", "move_to"))):
+        for name in methods:
+            setattr(owner, name, _telling(getattr(owner, name)))
 
 
 _listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
 
 
-def _tell() -> None:
-    for listener in list(_listeners):
-        listener.shown_time_changed()
+def _telling(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that tells the listeners before and after it has changed the time that is shown."""
+
+    @wraps(method)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        for listener in list(_listeners):
+            listener.shown_time_changes()
+        result = method(*args, **kwargs)
+        for listener in list(_listeners):
+            listener.shown_time_changed()
+        return result
+
+    return told
 
 
 def _freeze() -> Any | None:
@@ -83,5 +110,9 @@ def _instant(freeze: Any) -> datetime:
 
 def _traveller() -> Any | None:
     time_machine = sys.modules.get("time_machine")
-    stack = getattr(time_machine, "traveller_stack", None)
+    if time_machine is None:
+        return None
+    bridge()
+    # Before its version 3 travellers were called coordinates.
+    stack = getattr(time_machine, "traveller_stack", None) or getattr(time_machine, "coordinates_stack", None)
     return stack[-1] if stack else None

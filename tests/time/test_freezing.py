@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pika
 import pytest
 import time_machine
 from freezegun import freeze_time
@@ -242,6 +243,31 @@ def test_a_broker_made_under_a_freeze_goes_on_in_the_present_after_it() -> None:
     with broker, travelling:
         assert abs(broker.now_ms() - real_time.now_ms()) < 60_000
         assert abs(travelling.now_ms() - real_time.now_ms()) < 60_000
+
+
+@pytest.mark.queuey_broker("fake")
+@pytest.mark.parametrize(
+    ("show", "tick"),
+    [
+        pytest.param(lambda: freeze_time(T), lambda shown, seconds: shown.tick(seconds), id="freezegun"),
+        pytest.param(
+            lambda: time_machine.travel(T, tick=False), lambda shown, seconds: shown.shift(seconds), id="time-machine"
+        ),
+    ],
+)
+def test_what_another_client_has_sent_takes_effect_before_shown_time_moves(
+    queuey_broker: BrokerUnderTest, show: Callable[[], Any], tick: Callable[[Any, float], None]
+) -> None:
+    with show() as shown, pika.BlockingConnection(pika.URLParameters(queuey_broker.url)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("work", durable=True)
+        to_work = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work"}
+        channel.queue_declare("hold", durable=True, arguments={"x-message-ttl": 30_000, **to_work})
+        channel.basic_publish("", "hold", b"held")
+        tick(shown, 29.999)
+        assert channel.basic_get("work")[2] is None
+        tick(shown, 0.001)
+        assert channel.basic_get("work", auto_ack=True)[2] == b"held"
 
 
 @pytest.mark.queuey_broker("fake")

@@ -24,6 +24,9 @@ class Recorder:
     def next_due_ms(self) -> int | None:
         return self.due[0] if self.due else None
 
+    def take_in(self) -> None:
+        """Have nothing on its way."""
+
     def before_move(self) -> None:
         self.warned.append((self.clock.now_ms() - epoch_ms(START)) / 1000)
 
