@@ -3,10 +3,14 @@
 The rules stand here once, in functions that return `queuey_rabbitmq.amqp.Properties`, which is what the backend
 publishes with. The functions named `..._props` give the same as `pika.BasicProperties`; only they import pika, and
 only when called. Headers are plain dicts. Pure: no connection, no I/O. The body is `Envelope.to_bytes()`, always.
+
+What a message came with goes on with it, through holds, retries and dead letters, but for what is only true of the
+message it was read from: see `carried_headers`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from queuey_rabbitmq import topology
@@ -28,9 +32,52 @@ MAX_REASON_BYTES = 32_768
 """Headers must fit one frame, 131072 bytes by default, or RabbitMQ 4.3 closes the connection: "frame_too_large"."""
 
 
+MAX_CARRIED_BYTES = 65_536
+"""What carried headers may take of that frame, a reason of full length beside them."""
+
+HEADER_DEATHS = "x-death"
+"""What the broker notes of each death of a message."""
+
+_OF_ONE_MESSAGE = frozenset(
+    {
+        topology.HEADER_ATTEMPT,
+        topology.HEADER_DEFERRALS,
+        topology.HEADER_DEATH_REASON,
+        topology.HEADER_ORIGINAL_QUEUE,
+        topology.HEADER_ATTEMPTS,
+        HEADER_DEATHS,  # republished, it would let the broker see a cycle that is none, and drop the message
+        "x-first-death-exchange",
+        "x-first-death-queue",
+        "x-first-death-reason",
+        "x-last-death-exchange",
+        "x-last-death-queue",
+        "x-last-death-reason",
+        "x-delivery-count",  # of a quorum queue
+        "x-acquired-count",
+        "CC",  # these two would send it to further queues
+        "BCC",
+    }
+)
+
+
+def carried_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which headers of a message go on with what takes its place: trace context, those of other programs.
+
+    Not what queuey or the broker has noted of that one message, and no more than MAX_CARRIED_BYTES in all.
+    """
+    carried = {}
+    left = MAX_CARRIED_BYTES
+    for name, value in headers.items():
+        if name not in _OF_ONE_MESSAGE and (size := _size(name) + _size(value)) <= left:
+            carried[name] = value
+            left -= size
+    return carried
+
+
 def base_headers(envelope: Envelope) -> dict[str, Any]:
     """Return the headers of a live message."""
-    return {topology.HEADER_ATTEMPT: envelope.attempt, topology.HEADER_DEFERRALS: envelope.deferrals}
+    own = {topology.HEADER_ATTEMPT: envelope.attempt, topology.HEADER_DEFERRALS: envelope.deferrals}
+    return carried_headers(envelope.headers) | own if envelope.headers else own
 
 
 def dead_letter_headers(envelope: Envelope, reason: str) -> dict[str, Any]:
@@ -94,6 +141,19 @@ def _death_headers(original_queue: str, reason: str) -> dict[str, Any]:
         topology.HEADER_DEATH_REASON: _cut(reason, MAX_REASON_BYTES),
         topology.HEADER_ORIGINAL_QUEUE: original_queue,
     }
+
+
+def _size(value: Any) -> int:
+    """Return about how many bytes a value takes in a table, rather too many than too few."""
+    if isinstance(value, str):
+        return 5 + len(value.encode(errors="replace"))
+    if isinstance(value, bytes):
+        return 5 + len(value)
+    if isinstance(value, Mapping):
+        return 5 + sum(_size(name) + _size(inner) for name, inner in value.items())
+    if isinstance(value, list | tuple):
+        return 5 + sum(map(_size, value))
+    return 16
 
 
 def _cut(text: str, limit: int) -> str:

@@ -26,25 +26,6 @@ JobT = TypeVar("JobT")
 
 Attempt = Literal["next", "first"]
 
-HEADER_DEATHS = "x-death"
-
-_NOT_TAKEN_ALONG = frozenset(
-    {
-        topology.HEADER_DEATH_REASON,
-        topology.HEADER_ORIGINAL_QUEUE,
-        topology.HEADER_ATTEMPTS,
-        HEADER_DEATHS,  # republished, it would let the broker see a cycle that is none, and drop the message
-        "x-first-death-exchange",
-        "x-first-death-queue",
-        "x-first-death-reason",
-        "x-last-death-exchange",
-        "x-last-death-queue",
-        "x-last-death-reason",
-        "CC",  # these two would send it to further queues
-        "BCC",
-    }
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
@@ -99,7 +80,7 @@ def read_dead_letter(held: Held, *, number: int, queue: str, now_ms: int) -> Dea
     """Read a message of the dead queue of `queue`."""
     envelope, problem = None, None
     try:
-        envelope = Envelope.from_bytes(held.body)
+        envelope = Envelope.from_bytes(held.body, held.properties.headers)
     except SerializationError as error:
         problem = str(error)
     headers = held.properties.headers or {}
@@ -128,15 +109,15 @@ def read_dead_letter(held: Held, *, number: int, queue: str, now_ms: int) -> Dea
 def requeued(letter: DeadLetter, attempt: Attempt) -> Message:
     """Return the message that brings a dead letter back to its origin.
 
-    A job comes back as its next attempt or as its first; anything else as it is, but for what is known of its death,
-    its user id, which RabbitMQ takes from that user only, and its expiration, which RabbitMQ removes from what it
-    dead-letters itself (scenario dlx_properties_preserved), lest it dies again unseen.
+    A job comes back as its next attempt or as its first; anything else as it is, but for its user id, which RabbitMQ
+    takes from that user only, and its expiration, which RabbitMQ removes from what it dead-letters itself (scenario
+    dlx_properties_preserved), lest it dies again unseen. Of the headers those go along that `codec` lets go on.
     """
     if letter.envelope is not None:
         job = letter.envelope.first_attempt() if attempt == "first" else letter.envelope.next_attempt()
         return Message(letter.origin, codec.message_properties(job), job.to_bytes())
     said = {name: getattr(letter.properties, name) for name in Properties.__struct_fields__}
-    headers = {name: value for name, value in (said["headers"] or {}).items() if name not in _NOT_TAKEN_ALONG}
+    headers = codec.carried_headers(said["headers"] or {})
     said |= {"headers": headers or None, "user_id": None, "expiration": None}
     return Message(letter.origin, Properties(**said), letter.body)
 
@@ -147,7 +128,7 @@ def _last_death(headers: Mapping[str, Any], what: Literal["queue", "reason"]) ->
     Not its first death: that may have been the end of a wait in a hold queue. The newest comes first (scenario
     dlx_xdeath_moves_to_front).
     """
-    deaths = headers.get(HEADER_DEATHS)
+    deaths = headers.get(codec.HEADER_DEATHS)
     if not isinstance(deaths, list) or not deaths or not isinstance(deaths[0], Mapping):
         return None
     return _text(deaths[0].get(what))

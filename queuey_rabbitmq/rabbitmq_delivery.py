@@ -112,7 +112,7 @@ class RabbitMqDeliveries:
                 continue  # the broker has taken it back
             source = self._sources[consumer]
             try:
-                envelope = Envelope.from_bytes(event.body)
+                envelope = Envelope.from_bytes(event.body, event.properties.headers)
             except SerializationError as error:
                 self._set_aside(source, event, error)
                 continue

@@ -45,6 +45,7 @@ class Attempt:
                 priority=envelope.priority,
                 age_ms=max(0, self.began_ms - envelope.enqueued_at_ms),
                 correlation_id=envelope.correlation_id,
+                headers=envelope.headers,
             )
         return self._context
 

@@ -49,7 +49,12 @@ class Deliveries(Protocol):
 
 
 class Backend(Protocol):
-    """Keeps jobs on queues and hands them out; synchronous and thread-safe."""
+    """Keeps jobs on queues and hands them out; synchronous and thread-safe.
+
+    `Envelope.headers` travel beside a job's bytes. A backend that has a place for them hands a job out with those it
+    was given, after a retry, a deferral and a dead letter too; one that has none leaves them behind, and nothing but
+    traces that end there follows from it.
+    """
 
     def now_ms(self) -> int:
         """Return the backend's clock, in ms since the epoch; `Envelope.enqueued_at_ms` is stamped with it."""

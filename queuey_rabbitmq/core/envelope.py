@@ -7,12 +7,17 @@ ignored. All else is strict: no number is read from text, no integer from a floa
 
 The payload stays the JSON that it arrived as until somebody asks for its value, so a job that goes round (retry,
 deferral, dead letter) carries the same bytes each time.
+
+Headers travel beside that JSON and are no part of it: trace context, and what other programs have said of the message.
+An envelope has them as they came; which of them go on is for the backend to say.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Annotated, Any, NoReturn, Self, TypeVar
 
 import msgspec
@@ -64,19 +69,21 @@ _encode_wire = msgspec.json.Encoder().encode
 _encode_payload = msgspec.json.Encoder(enc_hook=_encode_model).encode
 _decode_value = msgspec.json.Decoder().decode
 _new = object.__new__
+_NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Envelope:
     """A job on its way: what it is, where it belongs, how often it was tried, and its payload.
 
-    Immutable, and equal by value, the payload by its JSON. `payload` is any value that JSON can hold, a dataclass, a
-    msgspec struct or a pydantic model; it is encoded here, once. `enqueued_at_ms` comes from the backend's clock
-    (`Backend.now_ms`). Raises SerializationError that names the field.
+    Immutable, and equal by value, the payload by its JSON, whatever its headers. `payload` is any value that JSON can
+    hold, a dataclass, a msgspec struct or a pydantic model; it is encoded here, once. `enqueued_at_ms` comes from the
+    backend's clock (`Backend.now_ms`). Raises SerializationError that names the field.
     """
 
-    __slots__ = ("_wire",)
+    __slots__ = ("_headers", "_wire")
 
     _wire: _Wire
+    _headers: Mapping[str, Any]
 
     def __init__(  # noqa: PLR0913 -- the fields of the wire format
         self,
@@ -90,6 +97,7 @@ class Envelope:
         deferrals: int = 0,
         priority: int = 0,
         correlation_id: str | None = None,
+        headers: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(job_id, uuid.UUID):
             raise SerializationError(f"envelope field `job_id`: expected a uuid.UUID, got {_shown(job_id)}")
@@ -105,6 +113,7 @@ class Envelope:
             payload=_encoded(payload),
         )
         _set_wire(self, wire)
+        _set_headers(self, _checked_headers(headers) if headers else _NO_HEADERS)
 
     @classmethod
     def with_payload_json(  # noqa: PLR0913 -- the fields of the wire format
@@ -119,6 +128,7 @@ class Envelope:
         deferrals: int = 0,
         priority: int = 0,
         correlation_id: str | None = None,
+        headers: Mapping[str, Any] | None = None,
     ) -> Self:
         """Make an envelope whose payload is JSON already; whitespace around it is dropped, the rest kept as it is."""
         try:
@@ -137,11 +147,12 @@ class Envelope:
             deferrals=deferrals,
             priority=priority,
             correlation_id=correlation_id,
+            headers=headers,
         )
 
     @classmethod
-    def from_bytes(cls, body: bytes | bytearray | memoryview) -> Self:
-        """Read an envelope; raise SerializationError that says what was wrong, and at which field or byte."""
+    def from_bytes(cls, body: bytes | bytearray | memoryview, headers: Mapping[str, Any] | None = None) -> Self:
+        """Read an envelope that came with headers; raise SerializationError that says what was wrong, and where."""
         if type(body) is not bytes:
             body = bytes(memoryview(body))  # the payload is a view on the body, which must not change
         try:
@@ -156,12 +167,13 @@ class Envelope:
             )
         if wire.correlation_id is None:
             wire.correlation_id = UNSET
-        return cls._of(wire)
+        return cls._of(wire, headers or _NO_HEADERS)
 
     @classmethod
-    def _of(cls, wire: _Wire) -> Self:
+    def _of(cls, wire: _Wire, headers: Mapping[str, Any]) -> Self:
         envelope = _new(cls)
         _set_wire(envelope, wire)
+        _set_headers(envelope, headers)
         return envelope
 
     def to_bytes(self) -> bytes:
@@ -210,6 +222,11 @@ class Envelope:
         return None if correlation_id is UNSET else correlation_id
 
     @property
+    def headers(self) -> Mapping[str, Any]:
+        """What travels beside the job: as a delivery came with it, the broker's own among it; not to be changed."""
+        return MappingProxyType(self._headers) if isinstance(self._headers, dict) else self._headers
+
+    @property
     def payload(self) -> Any:
         """The payload's value, decoded anew each time; raises SerializationError where Python cannot hold it."""
         try:
@@ -243,16 +260,22 @@ class Envelope:
 
     def next_attempt(self) -> Self:
         """Return the envelope of the next attempt: one more, at priority 0. A full counter stays full."""
-        return self._of(replace(self._wire, attempt=min(self._wire.attempt + 1, MAX_COUNTER), priority=0))
+        attempt = min(self._wire.attempt + 1, MAX_COUNTER)
+        return self._of(replace(self._wire, attempt=attempt, priority=0), self._headers)
 
     def first_attempt(self) -> Self:
         """Return the envelope as it was first enqueued: attempt 1, no deferrals, at priority 0."""
-        return self._of(replace(self._wire, attempt=1, deferrals=0, priority=0))
+        return self._of(replace(self._wire, attempt=1, deferrals=0, priority=0), self._headers)
 
     def deferred(self, priority: int) -> Self:
         """Return the envelope of the same attempt, deferred once more, to return at `priority`."""
         checked = _integer("priority", priority, lowest=0, highest=MAX_PRIORITY)
-        return self._of(replace(self._wire, deferrals=min(self._wire.deferrals + 1, MAX_COUNTER), priority=checked))
+        deferrals = min(self._wire.deferrals + 1, MAX_COUNTER)
+        return self._of(replace(self._wire, deferrals=deferrals, priority=checked), self._headers)
+
+    def with_headers(self, headers: Mapping[str, Any]) -> Self:
+        """Return the envelope with these headers beside, or instead of, those it has."""
+        return self._of(self._wire, {**self._headers, **_checked_headers(headers)})
 
     def _what(self) -> str:
         return f"job {self.job_id} ({self.job_type!r}) of queue '{self.queue}'"
@@ -271,8 +294,8 @@ class Envelope:
     def __hash__(self) -> int:
         return hash((self.job_id, self.attempt, self.deferrals))
 
-    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
-        return type(self).from_bytes, (self.to_bytes(),)
+    def __reduce__(self) -> tuple[Any, tuple[bytes, dict[str, Any]]]:
+        return type(self).from_bytes, (self.to_bytes(), dict(self._headers))
 
     def __repr__(self) -> str:
         payload = self.payload_json
@@ -286,6 +309,7 @@ class Envelope:
 
 
 _set_wire = Envelope.__dict__["_wire"].__set__  # the slot itself, past the __setattr__ that refuses
+_set_headers = Envelope.__dict__["_headers"].__set__  # as above
 
 
 @lru_cache(maxsize=1024)
@@ -301,6 +325,12 @@ def _encoded(payload: Any) -> Raw:
         return Raw(_encode_payload(payload))
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise SerializationError(f"envelope field `payload`: {error}, got {_shown(payload)}") from error
+
+
+def _checked_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
+    for name in headers:
+        _text("headers", name)
+    return dict(headers)
 
 
 def _text(field: str, value: object) -> str:

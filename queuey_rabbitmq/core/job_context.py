@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -29,6 +31,11 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     age_ms: int = 0
     """How long ago it was first enqueued, in ms of the backend's clock."""
     correlation_id: str | None = None
+    headers: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """What the message carried beside the job, trace context for one, the broker's own headers among it."""
+
+    def __hash__(self) -> int:
+        return hash((self.job_id, self.attempt, self.deferrals))
 
     @property
     def is_last_attempt(self) -> bool:
