@@ -1,12 +1,13 @@
 """Owns what an event loop is given at each instant of virtual time: turns, and the end of what threads do for it.
 
-Whether all tasks of a loop wait nobody can tell. So it is given some turns, and its own pool of threads, in which
-coroutines have calls made that block, a moment to come to rest.
+Whether all tasks of a loop wait nobody can tell. So it is given some turns, and the pools of threads in which
+coroutines have calls made that block, asyncio's own and anyio's, a moment to come to rest.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -48,13 +49,15 @@ class LoopTime:
                 # In a thread, as what is waited for may need this loop.
                 await self._loop.run_in_executor(None, self._broker.wait_for_other_threads)
                 rested = 0
-            elif self._heeds_pool and _is_pool_at_work(self._loop, self._broker):
+            elif self._heeds_pool and (
+                _is_own_pool_at_work(self._loop, self._broker) or _is_anyio_at_work(self._loop, self._broker)
+            ):
                 time.sleep(_NAP_S)  # noqa: ASYNC251 -- so short that it only hands the processor to the pool
                 rested = 0
                 self._heeds_pool = real_time.monotonic_s() < patience_ends_s
 
 
-def _is_pool_at_work(loop: asyncio.AbstractEventLoop, broker: FakeBroker) -> bool:
+def _is_own_pool_at_work(loop: asyncio.AbstractEventLoop, broker: FakeBroker) -> bool:
     """Tell whether the loop's own pool has something to do, but for what waits for the broker.
 
     It shows nobody; a loop or a pool that is made in another way has nothing to do as far as is known.
@@ -64,3 +67,10 @@ def _is_pool_at_work(loop: asyncio.AbstractEventLoop, broker: FakeBroker) -> boo
     if queue is None or threads is None or idle is None:
         return False
     return bool(queue.qsize()) or idle._value + len(broker.waiting_threads() & threads) < len(threads)  # noqa: SLF001
+
+
+def _is_anyio_at_work(loop: asyncio.AbstractEventLoop, broker: FakeBroker) -> bool:
+    """Tell the same of anyio's threads for the loop, by the calls that they have been given and not ended."""
+    own = [thread for thread in threading.enumerate() if getattr(thread, "loop", None) is loop]
+    at_work = {thread for thread in own if getattr(getattr(thread, "queue", None), "unfinished_tasks", False)}
+    return bool(at_work - broker.waiting_threads())

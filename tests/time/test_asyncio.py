@@ -99,6 +99,33 @@ def test_a_task_that_consumes_runs_at_the_due_instant_of_each_job(
     assert queuey_clock.now_ms() - began_ms == 60_000
 
 
+@pytest.mark.queuey_broker("fake")
+def test_a_call_in_a_thread_of_anyio_takes_what_comes_at_its_due_instant(
+    backend: RabbitMqBackend, queuey_clock: QueueyClock
+) -> None:
+    began_ms = queuey_clock.now_ms()
+    to_thread = pytest.importorskip("anyio.to_thread")
+
+    def take() -> int:
+        with backend.consume(EMAILS) as deliveries:
+            delivery = deliveries.get(timeout=3600)
+            assert delivery is not None
+            delivery.ack()
+            return queuey_clock.now_ms() - began_ms
+
+    async def live() -> list[int]:
+        for delay in (10, 20):
+            backend.defer(job(backend), delay)
+        taken = []
+        for _ in range(2):
+            taking = asyncio.create_task(to_thread.run_sync(take))
+            await queuey_clock.wait(15)
+            taken.append(await taking)
+        return taken
+
+    assert bounded(live()) == [10_000, 20_000]
+
+
 @shown
 def test_a_wait_of_a_coroutine_ends_while_time_is_shown(
     queuey_broker: BrokerUnderTest, queuey_clock: QueueyClock, show: Callable[[], Any]
