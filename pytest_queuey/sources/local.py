@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Self
@@ -83,6 +84,10 @@ def _usable(path: str) -> Path:
     return Path(path).absolute()
 
 
+def _nothing_more(_folder: Path) -> str:
+    return ""
+
+
 @dataclass(slots=True)
 class LocalServer:
     """A private server that this process has started."""
@@ -92,12 +97,15 @@ class LocalServer:
     _pid: int
 
     @classmethod
-    def start(cls, executable: Path) -> Self:
-        """Start a private server and return at once; raises SourceError where it cannot even be started."""
+    def start(cls, executable: Path, configure: Callable[[Path], str] = _nothing_more) -> Self:
+        """Start a private server and return at once; raises SourceError where it cannot even be started.
+
+        `configure` is given the server's folder, may put files there, and returns further lines of rabbitmq.conf.
+        """
         folder = _make_folder()
         try:
-            node, distribution, epmd = _free_ports(3)
-            environment = _write_files(folder, node, distribution, epmd)
+            node, distribution, epmd = free_ports(3)
+            environment = _write_files(folder, node, distribution, epmd, configure(folder))
             control = Path(__file__).with_name("control.erl").read_text()
             keeper = subprocess.Popen(  # noqa: S603 -- our own script, and the executable that the option or search named
                 [
@@ -208,7 +216,7 @@ def _memory() -> str | None:
     return None
 
 
-def _write_files(folder: Path, node: int, distribution: int, epmd: int) -> dict[str, str]:
+def _write_files(folder: Path, node: int, distribution: int, epmd: int, more: str) -> dict[str, str]:
     """Write what the server reads and return the environment that makes it read nothing else."""
     for name in ("mnesia", "log"):
         (folder / name).mkdir()
@@ -218,7 +226,7 @@ def _write_files(folder: Path, node: int, distribution: int, epmd: int) -> dict[
     for name, text in (
         ("plugins", "[].\n"),
         ("environment.conf", ""),  # or the system's rabbitmq-env.conf is read
-        ("rabbitmq.conf", _CONFIGURATION),
+        ("rabbitmq.conf", _CONFIGURATION + more),
         ("advanced.config", "[].\n"),
     ):
         (folder / name).write_text(text)
@@ -244,7 +252,8 @@ def _write_files(folder: Path, node: int, distribution: int, epmd: int) -> dict[
     }
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports of 127.0.0.1 on which nobody listens, of those that systems give to no outgoing connection."""
     ports: list[int] = []
     candidates = secrets.SystemRandom().sample(_PORTS, len(_PORTS))
     while len(ports) < count:

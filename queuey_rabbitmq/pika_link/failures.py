@@ -5,7 +5,9 @@ Owns the texts of `ConnectionLost`. Never holds credentials: pika's exceptions c
 
 from __future__ import annotations
 
+import re
 import socket
+import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -71,20 +73,73 @@ def refused(node: Node, stage: str, code: int, text: str, cause: BaseException) 
 
 def failed(node: Node, stage: str, cause: BaseException) -> Attempt:
     """Say why no connection came about, where the broker itself said nothing; `stage` is how far the handshake got."""
+    if node.tls is not None and (said := _said_of_tls(node, cause)) is not None:
+        return Attempt(node=node, stage=NEGOTIATING_TLS, text=said, cause=cause)
     if stage == CONNECTING:
         reasons = [_reason(error, node) for error in _errors(cause)]
         if reasons:
             text = "; ".join(dict.fromkeys(text for _, text in reasons))
             return Attempt(node=node, stage=reasons[-1][0], text=text, cause=cause)
     text = f"{node} {_HANDSHAKE_ENDED.get(stage, 'ended the connection')}"
+    if stage == WAITING:
+        text += _TLS_IS_WANTING if node.tls is None else _CERTIFICATE_IS_WANTING
     return Attempt(node=node, stage=stage, text=text, cause=cause)
 
 
 _HANDSHAKE_ENDED = {
-    WAITING: "took the connection and ended it without an AMQP answer: is this the port of a RabbitMQ?",
+    WAITING: "took the connection and ended it without an AMQP answer: is this the port of a RabbitMQ",
     LOGGING_IN: "ended the connection instead of accepting the login: check user and password",
     OPENING: "ended the connection instead of opening the virtual host: check its name and the user's permissions",
 }
+
+
+_TLS_IS_WANTING = "? Where it is one for TLS, the URL begins with amqps://"
+_CERTIFICATE_IS_WANTING = ", and does it accept the certificate of the client, or demand one (certfile, keyfile)?"
+"""A broker that refuses it may be gone before its alert is read."""
+
+EXPIRED, NOT_YET_VALID, OTHER_HOST, OTHER_IP = 10, 9, 62, 64
+"""OpenSSL's X509_V_ERR_... of that meaning (x509_vfy.h)."""
+_REASON = re.compile(r"\[SSL: ([A-Z0-9_]+)\]")
+_NO_TLS = re.compile("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|UNKNOWN_PROTOCOL|PACKET_LENGTH_TOO_LONG")
+_REFUSED_CERTIFICATE = re.compile(
+    "ALERT_(UNKNOWN_CA|BAD_CERTIFICATE|(UNSUPPORTED_)?CERTIFICATE(_EXPIRED|_REVOKED|_UNKNOWN)?)$"
+)
+
+
+def _said_of_tls(node: Node, cause: BaseException) -> str | None:
+    """Say what TLS has to do with it, if anything. An alert may come after the handshake, with pika's words around."""
+    for error in _errors(cause):
+        inner = getattr(error, "exception", error)
+        if isinstance(inner, ssl.SSLCertVerificationError):
+            return _said_of_certificate(node, inner)
+    found = _REASON.search(f"{cause!r}")
+    if found is None:
+        return None
+    reason = found[1]
+    if _NO_TLS.search(reason):
+        return f"{node} does not speak TLS: give the port for TLS, usually 5671, or a URL that begins with amqp://"
+    if reason.endswith("ALERT_CERTIFICATE_REQUIRED"):
+        return f"{node} demands a certificate of the client: name it by certfile and keyfile"
+    if _REFUSED_CERTIFICATE.search(reason):
+        return f"{node} does not accept the certificate of the client ({reason}): check certfile"
+    return (
+        f"no TLS with {node} ({reason}): it may demand a certificate of the client (certfile, keyfile), or share no "
+        "version of TLS and no cipher with this one"
+    )
+
+
+def _said_of_certificate(node: Node, error: ssl.SSLCertVerificationError) -> str:
+    if error.verify_code in {EXPIRED, NOT_YET_VALID}:
+        return f"the certificate of {node} is out of date ({error.verify_message}); whoever runs the broker renews it"
+    if error.verify_code in {OTHER_HOST, OTHER_IP}:
+        return (
+            f"the certificate of {node} bears another name ({error.verify_message.rstrip('.')}): give the name that it "
+            "bears as host, or as server_name_indication"
+        )
+    return (
+        f"the certificate of {node} is not trusted ({error.verify_message}): name the authority that signed it by "
+        "cacertfile"
+    )
 
 
 def timed_out(node: Node, stage: str, within_ms: int, cause: BaseException) -> Attempt:

@@ -16,6 +16,8 @@ import pika
 import pytest
 
 from pytest_queuey.real_broker import ReadyBroker
+from pytest_queuey.sources.local import find_server
+from pytest_queuey.sources.server import SourceError
 from queuey_rabbitmq import amqp
 from queuey_rabbitmq.pika_link import LinkSettings, PikaLink
 
@@ -33,6 +35,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def rabbitmq_url(queuey_rabbitmq_server: ReadyBroker) -> str:
     """The URL of the real RabbitMQ of the run, whichever source it comes from."""
     return queuey_rabbitmq_server.server.url
+
+
+@pytest.fixture(scope="session")
+def executable(pytestconfig: pytest.Config) -> str:
+    """The rabbitmq-server that private servers of these tests are started with."""
+    try:
+        return str(find_server(pytestconfig.getoption("queuey_rabbitmq_server")))
+    except SourceError as error:
+        reason = f"the private server cannot be tested: {error}"
+    if pytestconfig.getoption("queuey_rabbitmq_url") or pytestconfig.getoption("queuey_broker") == "auto":
+        pytest.skip(reason)
+    pytest.fail(reason)
 
 
 class Probe:

@@ -16,21 +16,10 @@ import pytest
 
 from pytest_queuey.broker_node import BrokerNode, QueueState
 from pytest_queuey.node_control import ControlError
-from pytest_queuey.sources.local import LocalProgress, LocalServer, find_server
-from pytest_queuey.sources.server import RealServer, SourceError, wait_until_ready
+from pytest_queuey.sources.local import LocalProgress, LocalServer
+from pytest_queuey.sources.server import RealServer, wait_until_ready
 
 PATIENCE = 30.0
-
-
-@pytest.fixture(scope="module")
-def executable(pytestconfig: pytest.Config) -> str:
-    try:
-        return str(find_server(pytestconfig.getoption("queuey_rabbitmq_server")))
-    except SourceError as error:
-        reason = f"the private server cannot be tested: {error}"
-    if pytestconfig.getoption("queuey_rabbitmq_url") or pytestconfig.getoption("queuey_broker") == "auto":
-        pytest.skip(reason)
-    pytest.fail(reason)
 
 
 @pytest.fixture(scope="module")
