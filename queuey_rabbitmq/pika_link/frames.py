@@ -8,12 +8,15 @@ stays the one that judges. Tests hold every byte against pika's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from struct import Struct
+from typing import Any
 
 import pika
-from pika.data import encode_table
+from pika.data import encode_value
 
 from queuey_rabbitmq.amqp import Delivered, Properties
+from queuey_rabbitmq.core.errors import SerializationError
 
 FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT, FRAME_END = 1, 2, 3, 8, 0xCE
 FRAME_KINDS = frozenset({FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT})
@@ -33,6 +36,9 @@ _frame = Struct(">BHI").pack
 _header = Struct(">BHIHHQH").pack
 _header_fields = Struct(">HHQ").unpack_from
 _long_long = Struct(">Q")
+_long = Struct(">I")
+_signed_int = Struct(">ci").pack
+_long_string = Struct(">cI").pack
 _confirm = Struct(">QB").unpack_from
 _delivery_tag = Struct(">QB").unpack_from
 
@@ -40,6 +46,22 @@ _delivery_tag = Struct(">QB").unpack_from
 def _short(value: str) -> bytes:
     encoded = value.encode()
     return bytes((len(encoded),)) + encoded  # raises over 255 bytes, and pika then says so
+
+
+def _table(values: Mapping[str, Any]) -> bytes:
+    """Return a field table; of the values, texts and integers of 32 bits are told apart here, the others by pika."""
+    pieces = []
+    for key, value in values.items():
+        pieces.append(_short(key))
+        if type(value) is int and -(2**31) <= value < 2**31:
+            pieces.append(_signed_int(b"I", value))
+        elif type(value) is str:
+            encoded = value.encode()
+            pieces.append(_long_string(b"S", len(encoded)) + encoded)
+        else:
+            encode_value(pieces, value)
+    table = b"".join(pieces)
+    return _long.pack(len(table)) + table
 
 
 def encode_publish(channel: int, routing_key: str, properties: Properties, body: bytes) -> bytes:
@@ -72,9 +94,7 @@ def _property_list(  # noqa: C901, PLR0912 -- one branch for each of AMQP's prop
         fields += _short(p.content_encoding)
     if p.headers is not None:
         flags |= 0x2000
-        pieces: list[bytes] = []
-        encode_table(pieces, p.headers)
-        fields += b"".join(pieces)
+        fields += _table(p.headers)
     if p.delivery_mode is not None:
         flags |= 0x1000
         fields += bytes((p.delivery_mode,))
@@ -109,6 +129,65 @@ def _property_list(  # noqa: C901, PLR0912 -- one branch for each of AMQP's prop
         flags |= 0x0004
         fields += _short(p.cluster_id)
     return flags, fields
+
+
+class LateProperties(pika.BasicProperties):  # type: ignore[misc]  # pika ships no annotations
+    """The properties of a delivery, decoded when the first of them is looked at: of few deliveries any is.
+
+    Raises SerializationError then for octets that pika cannot decode.
+    """
+
+    __slots__ = ("_encoded",)
+
+    def __init__(self, encoded: bytes) -> None:
+        self._encoded = encoded
+
+    def __getattr__(self, name: str) -> Any:
+        """Answer for what has no value yet."""
+        if name not in Properties.__struct_fields__:
+            raise AttributeError(name)
+        if name == "headers":
+            return LateHeaders(self) if self._encoded[0] & 0x20 else None
+        return self.decoded()[name]
+
+    def decoded(self) -> Mapping[str, Any]:
+        """Return them all by name."""
+        values: dict[str, Any] = self.__dict__
+        if not values:
+            try:
+                self.decode(self._encoded)
+            except Exception as error:
+                values.clear()
+                raise SerializationError(f"the properties of a message cannot be decoded: {error!r}") from error
+        return values
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LateProperties):
+            return self.decoded() == other.decoded()
+        return isinstance(other, pika.BasicProperties) and self.decoded() == vars(other)
+
+    __hash__ = pika.BasicProperties.__hash__  # None, as it can be changed
+
+
+class LateHeaders(Mapping[str, Any]):
+    """The headers of a delivery."""
+
+    __slots__ = ("_properties",)
+
+    def __init__(self, properties: LateProperties) -> None:
+        self._properties = properties
+
+    def __getitem__(self, name: str) -> Any:
+        return self._properties.decoded()["headers"][name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._properties.decoded()["headers"])
+
+    def __len__(self) -> int:
+        return len(self._properties.decoded()["headers"])
+
+    def __repr__(self) -> str:
+        return repr(self._properties.decoded()["headers"])
 
 
 class Incomplete(Exception):  # noqa: N818 -- not an error: the rest has not been read yet
@@ -161,7 +240,6 @@ def decode_delivery(data: bytes, start: int, end: int, number: int) -> tuple[Del
     exchange = data[at:stop].decode()
     at = stop + 1
     routing_key = data[at : at + data[stop]].decode()
-    properties = pika.BasicProperties()
-    properties.decode(data[end + 19 : header_end - 1])
+    properties = LateProperties(data[end + 19 : header_end - 1])
     delivered = Delivered(number, consumer_tag, delivery_tag, bool(bits & 1), exchange, routing_key, properties, body)
     return delivered, body_end

@@ -1,15 +1,17 @@
 """The bytes of a connection, and the places that lean on pika's inside.
 
 pika 1.4.4 hands every frame to its transport singly, and the transport sends each one with a system call of its own:
-three for a publish. Frames that come in pass a general machinery that costs more than all that a session does with
-them. Nothing public changes either. And there is no public way to drop an open connection at once: `close()` waits
-for answers, which a broker that is blocked or hung never gives. Each use is checked, and has a fallback on public
-means.
+three for a publish; and before it sends it waits in its loop for the socket to be writable, and after it reads it
+reads again. Frames that come in pass a general machinery that costs more than all that a session does with them.
+Nothing public changes any of it. And there is no public way to drop an open connection at once: `close()` waits for
+answers, which a broker that is blocked or hung never gives. Each use is checked, and has a fallback on public means.
 """
 
 from __future__ import annotations
 
 import inspect
+import socket
+import ssl
 from collections.abc import Callable
 from typing import Protocol
 
@@ -22,6 +24,10 @@ from queuey_rabbitmq.pika_link.frames import Incomplete
 
 MAX_JOINED_BYTES = 128 * 1024
 """A partial send copies what is left of a joined piece: pieces stay small, and large frames are not copied at all."""
+
+
+READ_BYTES = 256 * 1024
+"""How much is read at a time where the transport lets that be said; pika's own 4 KiB are eight messages."""
 
 
 class Sink(Protocol):
@@ -45,6 +51,8 @@ class FastConnection(pika.SelectConnection):  # type: ignore[misc]  # pika ships
     def __init__(self, *args: object, **kwargs: object) -> None:
         self._unflushed: list[bytes] = []
         self._unread = b""
+        self._socket: socket.socket | None = None
+        """What may be written to directly while nothing waits in the transport."""
         self.sinks: dict[int, Sink] = {}
         """By pika's channel number; a channel without a sink gets everything from pika."""
         super().__init__(*args, **kwargs)
@@ -70,10 +78,26 @@ class FastConnection(pika.SelectConnection):  # type: ignore[misc]  # pika ships
         for index, frame in enumerate(unflushed):
             size += len(frame)
             if size > MAX_JOINED_BYTES and index > start:
-                super()._adapter_emit_data(b"".join(unflushed[start:index]))
+                self._write(b"".join(unflushed[start:index]))
                 start = index
                 size = len(frame)
-        super()._adapter_emit_data(b"".join(unflushed[start:]))
+        self._write(b"".join(unflushed[start:]))
+
+    def _on_stream_connected(self) -> None:
+        self._socket = _make_quick(self._transport)
+        super()._on_stream_connected()
+
+    def _write(self, data: bytes) -> None:
+        """Write to the socket what it takes at once; the rest is for pika, and so is every error, which comes again."""
+        if self._socket is not None and not self._transport.get_write_buffer_size():
+            try:
+                sent = self._socket.send(data)
+            except OSError:
+                sent = 0
+            if sent == len(data):
+                return
+            data = data[sent:]
+        super()._adapter_emit_data(data)
 
     # --------------------------------------------------------------------------------------------------- in
 
@@ -133,9 +157,27 @@ class FastConnection(pika.SelectConnection):  # type: ignore[misc]  # pika ships
         self.frames_received += 1
 
 
+def _make_quick(transport: object) -> socket.socket | None:
+    """Have a transport without TLS read much at a time, once for each time that there is something.
+
+    Returns its socket, which takes writes between the transport's own; None where it is another transport than it is
+    taken for.
+    """
+    sock = getattr(transport, "_sock", None)
+    is_known = hasattr(transport, "_MAX_RECV_BYTES") and hasattr(transport, "_MAX_CONSUME_BYTES")
+    if not isinstance(sock, socket.socket) or isinstance(sock, ssl.SSLSocket) or not is_known:
+        return None
+    vars(transport).update(_MAX_RECV_BYTES=READ_BYTES, _MAX_CONSUME_BYTES=1)
+    return sock
+
+
 def _is_fit() -> bool:
     """Whether the hooks exist as they are used here: with another pika, SelectConnection serves as it is."""
-    hooks = {"_adapter_emit_data": ["self", "data"], "_on_data_available": ["self", "data_in"]}
+    hooks = {
+        "_adapter_emit_data": ["self", "data"],
+        "_on_data_available": ["self", "data_in"],
+        "_on_stream_connected": ["self"],
+    }
     return all(
         callable(hook := getattr(pika.SelectConnection, name, None))
         and list(inspect.signature(hook).parameters) == parameters

@@ -13,6 +13,7 @@ from pika.adapters.select_connection import IOLoop
 from pika.channel import ContentFrameAssembler
 
 from queuey_rabbitmq.amqp import Delivered, Properties
+from queuey_rabbitmq.core.errors import SerializationError
 from queuey_rabbitmq.pika_link import frames, stream
 
 CHANNEL = 7
@@ -96,7 +97,8 @@ class Sink:
     def on_delivery(self, delivery: Delivered) -> None:
         d = delivery
         words = ("deliver", d.consumer_tag, d.delivery_tag, d.redelivered, d.exchange, d.routing_key)
-        self._heard.append((*words, vars(d.properties), d.body))
+        values = {name: getattr(d.properties, name) for name in Properties.__struct_fields__}
+        self._heard.append((*words, values, d.body))
         assert d.channel == NUMBER
 
     def on_confirm(self, delivery_tag: int, *, multiple: bool, is_ack: bool) -> None:
@@ -216,3 +218,20 @@ def test_a_consumer_tag_that_is_no_text_is_left_to_pika() -> None:
     reader = Reader(stream.FastConnection, {"here"})
     reader.read(data, [])
     assert reader.by_pika == 3
+
+
+def test_the_properties_of_a_delivery_are_decoded_when_they_are_looked_at_and_say_what_is_wrong() -> None:
+    late, same = frames.LateProperties(b"\x00\x80\x02id"), frames.LateProperties(b"\x00\x80\x02id")
+    assert not vars(late)
+    assert (late.headers, late.message_id, late.type) == (None, "id", None)
+    assert late == same
+    assert late == pika.BasicProperties(message_id="id")
+    assert late != pika.BasicProperties(message_id="another")
+    assert late != "id"
+    with_headers = frames.LateProperties(b"\x20\x00" + b"\x00\x00\x00\x07\x01kI\x00\x00\x00\x01")
+    assert (len(with_headers.headers), repr(with_headers.headers)) == (1, "{'k': 1}")
+    with pytest.raises(AttributeError, match="nothing_of_amqp"):
+        late.nothing_of_amqp  # noqa: B018 -- it is the look that raises
+    broken = frames.LateProperties(b"\x20\x00\x00\x00\x00\x03\x01k?")
+    with pytest.raises(SerializationError, match="cannot be decoded"):
+        dict(broken.headers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pika
@@ -77,3 +79,84 @@ def test_a_pika_without_the_inner_way_to_drop_is_closed(make_loop: Any, monkeypa
     monkeypatch.setattr(connection, "close", lambda: closed.append(True))
     stream.drop(connection, pika.exceptions.AMQPConnectionError("on purpose"))
     assert closed == [True]
+
+
+class Transport:
+    """What pika's transport without TLS is seen of."""
+
+    _MAX_RECV_BYTES = 4096
+    _MAX_CONSUME_BYTES = 100_000
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.buffered = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.buffered
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def connected(connection: Any, sock: socket.socket) -> Transport:
+    connection._transport = transport = Transport(sock)
+    connection._on_stream_connected()
+    connection.flush()
+    connection.pieces.clear()
+    return transport
+
+
+def test_what_the_socket_takes_goes_without_waiting_for_the_loop(connection: Any, ends: Any) -> None:
+    transport = connected(connection, ends[0])
+    assert ends[1].recv(100) == b"AMQP\x00\x00\x09\x01"
+    connection.emit(b"at once")
+    connection.flush()
+    assert ends[1].recv(100) == b"at once"
+    assert connection.pieces == []
+    assert (transport._MAX_RECV_BYTES, transport._MAX_CONSUME_BYTES) == (stream.READ_BYTES, 1)
+
+
+def test_nothing_overtakes_what_waits_in_the_transport(connection: Any, ends: Any) -> None:
+    connected(connection, ends[0]).buffered = 1
+    connection.emit(b"behind it")
+    connection.flush()
+    assert connection.pieces == [b"behind it"]
+
+
+def test_what_the_socket_does_not_take_is_left_to_the_transport(connection: Any, ends: Any) -> None:
+    connected(connection, ends[0])
+    ends[1].recv(100)
+    whole = b"x" * 100_000
+    for _ in range(20):
+        connection.emit(whole)
+        connection.flush()
+    left = sum(map(len, connection.pieces))
+    received = 0
+    ends[1].setblocking(False)
+    while True:
+        try:
+            received += len(ends[1].recv(1_000_000))
+        except BlockingIOError:
+            break
+    assert left > 0
+    assert received + left == 20 * len(whole)
+
+
+def test_an_error_of_the_socket_is_left_to_the_transport_too(connection: Any, ends: Any) -> None:
+    connected(connection, ends[0])
+    ends[1].close()
+    connection.emit(b"to nobody")
+    connection.flush()
+    assert connection.pieces == [b"to nobody"]
+
+
+def test_a_transport_that_is_not_as_it_was_known_is_used_as_it_is(connection: Any, ends: Any) -> None:
+    connection._transport = type("Another", (), {"_sock": ends[0]})()
+    connection._on_stream_connected()
+    connection.flush()
+    assert connection.pieces == [b"AMQP\x00\x00\x09\x01"]
