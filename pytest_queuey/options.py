@@ -23,6 +23,8 @@ class Settings(NamedTuple):
     """What the options say, checked."""
 
     broker: str
+    backend: str | None
+    """The backend that the contract runs on, as MODULE:CLASS."""
     rabbitmq_source: str
     rabbitmq_url: str | None
     rabbitmq_ctl: tuple[str, ...]
@@ -68,6 +70,13 @@ def _amqp_url(text: str) -> str | None:
     if not text.startswith(("amqp://", "amqps://")):
         raise ValueError("it must start with amqp:// or amqps://")
     return text
+
+
+def _module_and_name(text: str) -> str | None:
+    module, colon, name = text.partition(":")
+    if text and not (colon and name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        raise ValueError("it must be MODULE:CLASS")
+    return text or None
 
 
 def _command(text: str) -> tuple[str, ...]:
@@ -125,6 +134,14 @@ OPTIONS: Final = (
         _one_of(BROKERS),
         "The brokers that tests using `queuey_broker` run on: the one in memory, a real RabbitMQ, both (all), or both "
         "where a real one can be had (auto).",
+    ),
+    Option(
+        "backend",
+        "MODULE:CLASS",
+        "",
+        _module_and_name,
+        "The backend that the contract runs on: pytest --pyargs pytest_queuey.test_contract. A subclass of "
+        "pytest_queuey.contract.BackendUnderTest.",
     ),
     Option(
         "rabbitmq-source",

@@ -27,6 +27,7 @@ _REAL_BROKER: Final = pytest.StashKey["RealBroker"]()
 _WORKER_INPUT: Final = "queuey_rabbitmq"
 _MARK: Final = "queuey_broker"
 _EXPECT_LOSS: Final = "queuey_expect_loss"
+_NEEDS: Final = "queuey_needs"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,7 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Check the options before anything runs, and register the mark."""
-    config.stash[_SETTINGS] = read_settings(config)
+    settings = config.stash[_SETTINGS] = read_settings(config)
+    if settings.backend is not None:
+        from pytest_queuey.contract.named_backend import load
+
+        load(config, settings)
     config.addinivalue_line(
         "markers",
         f"{_MARK}(*kinds): run a test that uses queuey_broker only on these kinds of broker, 'fake' or 'rabbitmq'.",
@@ -44,6 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{_EXPECT_LOSS}(reason=None, queue=None): do what queuey_broker.journal.expect_loss does, for a whole test.",
+    )
+    config.addinivalue_line(
+        "markers",
+        f"{_NEEDS}(*capabilities): of the contract: run a test only on backends that declare these capabilities.",
     )
 
 
@@ -84,6 +93,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     )
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the contract on the backend that is named, or on RabbitMQ."""
+    if "pytest_queuey.contract" in sys.modules:
+        from pytest_queuey.contract_report import leave_to_its_backend
+
+        leave_to_its_backend(config, items)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Bridge freezegun where tests have it and queuey loaded; fixtures see to what is loaded later."""
     del session
@@ -95,8 +112,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker of an xdist run has to say of lost messages."""
-    losses = getattr(node, "workeroutput", {}).get("queuey_losses")
+    """Take over what a worker of an xdist run has to say of lost messages, and of the contract."""
+    output = getattr(node, "workeroutput", {})
+    if output.get("queuey_contract"):
+        from pytest_queuey.contract_report import HAS_RUN
+
+        node.config.stash[HAS_RUN] = True
+    losses = output.get("queuey_losses")
     if losses:
         from pytest_queuey.failure_report import LOSSES
 
@@ -104,7 +126,11 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say which messages were lost, where they did not fail their tests."""
+    """Say which messages were lost, where they did not fail their tests, and what became of the contract."""
+    if "pytest_queuey.contract_report" in sys.modules:
+        from pytest_queuey.contract_report import summarise_contract
+
+        summarise_contract(terminalreporter, config)
     if "pytest_queuey.failure_report" in sys.modules:
         from pytest_queuey.failure_report import LOSSES, summarise
 

@@ -1,6 +1,13 @@
-"""The contract on the brokers that --queuey-broker names: pytest --pyargs pytest_queuey.test_contract."""
+"""The contract, to be run from outside: pytest --pyargs pytest_queuey.test_contract.
 
-from pytest_queuey.contract import RabbitMqContract
+With --queuey-backend=MODULE:CLASS it runs on that backend, else on the brokers that --queuey-broker names.
+"""
+
+from pytest_queuey.contract import BackendContract, RabbitMqContract
+
+
+class TestBackend(BackendContract):
+    """The backend that --queuey-backend names."""
 
 
 class TestRabbitMqBackend(RabbitMqContract):

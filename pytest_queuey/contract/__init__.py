@@ -1,23 +1,36 @@
 """The contract of a backend, as tests: what they must all do, and what the one on RabbitMQ does beyond that.
 
-Run them on a backend of your own by a subclass whose fixtures make it:
+A backend of your own keeps it when these pass. Say where its jobs are in a test and what it can do, once:
+
+    class MyBackendUnderTest(BackendUnderTest):
+        capabilities = {"holds", "dead_letters"}  # `capabilities` has all; what needs others is left out, and reported
+        def __init__(self, folder): ...           # made for each test, with an empty folder
+        def backend(self): ...                    # a new, connected backend
+        def dead_letters(self, queue): ...
+        def close(self): ...
+
+and run it with `pytest --pyargs pytest_queuey.test_contract --queuey-backend=mypackage.testing:MyBackendUnderTest`, or
+in a suite of your own:
 
     class TestMyBackend(BackendContract):
         @pytest.fixture
-        def backend_factory(self): ...   # a callable that returns a new, connected backend; close them afterwards
+        def backend_under_test(self, tmp_path): ...  # yields one and closes it
 
-By default everything happens on `queuey_broker`. A backend that keeps its jobs elsewhere also overrides `clock` (with
-`now_ms` and `advance`), `queue_name` and `dead_letters`; they are described in `surroundings`. Each chapter is a class
-in a module of its own, and can be run by itself.
+Each chapter is a class in a module of its own, and can be run by itself. `examples/sqlite_backend` in the repository
+is a whole backend with its tests.
 """
 
+from pytest_queuey.contract.backend_under_test import BackendUnderTest, DeadLetter
+from pytest_queuey.contract.capabilities import needs
 from pytest_queuey.contract.closing import Closing
 from pytest_queuey.contract.consuming import Consuming, ConsumingSeveralQueues
 from pytest_queuey.contract.dead_lettering import DeadLettering
 from pytest_queuey.contract.dead_queues import DeadQueues
 from pytest_queuey.contract.declaring import Declaring
 from pytest_queuey.contract.delaying import Delaying
+from pytest_queuey.contract.failed_publishes import FailedPublishes
 from pytest_queuey.contract.faults import LostConnections, RefusedPublishes, RestartedBrokers
+from pytest_queuey.contract.foreign_bodies import ForeignBodies
 from pytest_queuey.contract.handing_over import HandingOver
 from pytest_queuey.contract.hold_queues import HoldQueues
 from pytest_queuey.contract.lost_consumers import LostConsumers
@@ -26,20 +39,23 @@ from pytest_queuey.contract.messages_on_the_broker import MessagesOnTheBroker
 from pytest_queuey.contract.priorities import Priorities
 from pytest_queuey.contract.publishing import Publishing
 from pytest_queuey.contract.queues_on_the_broker import QueuesOnTheBroker
+from pytest_queuey.contract.reconnecting import Reconnecting
 from pytest_queuey.contract.refusals import Refusals
 from pytest_queuey.contract.retry_queue import RetryQueue
 from pytest_queuey.contract.settling import Settling
 from pytest_queuey.contract.silent_brokers import SilentBrokers
-from pytest_queuey.contract.surroundings import DeadLetter, MakeBackend, Surroundings, TakeDeadLetters
+from pytest_queuey.contract.surroundings import MakeBackend, Surroundings, TakeDeadLetters
 from pytest_queuey.contract.threads import Threads
 
 __all__ = [
     "BackendContract",
+    "BackendUnderTest",
     "DeadLetter",
     "MakeBackend",
     "RabbitMqContract",
     "Surroundings",
     "TakeDeadLetters",
+    "needs",
 ]
 
 
@@ -52,6 +68,9 @@ class BackendContract(
     Delaying,
     Priorities,
     DeadLettering,
+    ForeignBodies,
+    FailedPublishes,
+    Reconnecting,
     HandingOver,
     Closing,
     Threads,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_queuey.contract.capabilities import needs
 from pytest_queuey.contract.surroundings import (
     PATIENCE,
     MakeBackend,
@@ -67,12 +68,22 @@ class Closing(Surroundings):
             delivery = take_one(deliveries)
         with pytest.raises(BackendError, match=queue.name):
             delivery.ack()
-        with pytest.raises(BackendError, match=queue.name):
-            delivery.retry(delivery.envelope.next_attempt(), 0.1)
         with backend.consume(queue) as deliveries:
             again = take_one(deliveries)
             assert again.envelope == delivery.envelope
             again.ack()
+
+    @needs("holds")
+    def test_putting_off_after_the_consumer_closed_raises_and_publishes_nothing(
+        self, backend: Backend, queue: QueueConfig, new_job: MakeJob
+    ) -> None:
+        backend.publish(new_job("too late"))
+        with backend.consume(queue) as deliveries:
+            delivery = take_one(deliveries)
+        with pytest.raises(BackendError, match=queue.name):
+            delivery.retry(delivery.envelope.next_attempt(), 0.1)
+        with backend.consume(queue) as deliveries:
+            take_one(deliveries).ack()
             assert deliveries.get(timeout=0.3) is None, "the retry that raised was published all the same"
 
     def test_a_closed_consumer_yields_nothing_more(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_queuey.contract.capabilities import needs
 from pytest_queuey.contract.surroundings import (
     PATIENCE,
     ContractClock,
@@ -122,6 +123,7 @@ class ConsumingSeveralQueues(Surroundings):
                 delivery.ack()
             assert sorted(work_off(deliveries, 3)) == [[1, 1], [1, 2], [2, 2]]
 
+    @needs("holds", "dead_letters")
     def test_an_outcome_is_of_the_queue_that_the_delivery_came_from(
         self,
         backend_factory: MakeBackend,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pytest_queuey.contract.capabilities import needs
+from pytest_queuey.contract.delaying import UNUSUAL_JSON
 from pytest_queuey.contract.surroundings import (
     MakeJob,
     Surroundings,
@@ -10,9 +12,11 @@ from pytest_queuey.contract.surroundings import (
     work_off,
 )
 from queuey_rabbitmq.core.backend import Backend
+from queuey_rabbitmq.core.envelope import Envelope
 from queuey_rabbitmq.core.queue_config import QueueConfig
 
 
+@needs("dead_letters")
 class DeadLettering(Surroundings):
     """A dead letter leaves its queue and is kept, as it was, with its reason."""
 
@@ -26,6 +30,16 @@ class DeadLettering(Surroundings):
         [dead] = dead_letters(queue.name)
         assert dead.envelope.to_bytes() == job.to_bytes()
         assert dead.reason == "no such recipient: ☹"
+
+    def test_a_dead_letter_keeps_its_payload_byte_for_byte(
+        self, backend: Backend, queue: QueueConfig, new_job: MakeJob, dead_letters: TakeDeadLetters
+    ) -> None:
+        body = new_job().to_bytes().replace(b'"payload":null', b'"payload":' + UNUSUAL_JSON)
+        backend.publish(Envelope.from_bytes(body))
+        with backend.consume(queue) as deliveries:
+            take_one(deliveries).dead_letter("no use")
+        [dead] = dead_letters(queue.name)
+        assert dead.envelope.payload_json == UNUSUAL_JSON
 
     def test_a_dead_letter_never_comes_again(
         self, backend: Backend, queue: QueueConfig, new_job: MakeJob, dead_letters: TakeDeadLetters

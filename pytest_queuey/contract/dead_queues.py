@@ -5,21 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pytest_queuey.contract.broker_door import BrokerDoor
-from pytest_queuey.contract.surroundings import (
-    QUICK,
-    ContractClock,
-    MakeBackend,
-    MakeJob,
-    Surroundings,
-    take_one,
-    work_off,
-)
+from pytest_queuey.contract.rabbitmq_surroundings import QUICK, MakeRabbitMqBackend, RabbitMqSurroundings
+from pytest_queuey.contract.surroundings import ContractClock, MakeJob, take_one, work_off
 from queuey_rabbitmq.core.backend import Backend
 from queuey_rabbitmq.core.errors import UnroutableError
 from queuey_rabbitmq.core.queue_config import QueueConfig
 
 
-class DeadQueues(Surroundings):
+class DeadQueues(RabbitMqSurroundings):
     """A dead letter that cannot be kept is not acked; without dead queues it is rejected."""
 
     def test_dead_lettering_into_a_deleted_dead_queue_raises_and_leaves_the_original(
@@ -64,7 +57,7 @@ class DeadQueues(Surroundings):
             assert work_off(deliveries, 1) == ["next"]
 
     def test_without_dead_letter_queues_a_dead_letter_is_rejected(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig, new_job: MakeJob
     ) -> None:
         backend = backend_factory(QUICK.replace(declare_dead_letter_queues=False))
         backend.declare([queue])
@@ -78,7 +71,7 @@ class DeadQueues(Surroundings):
     def test_a_rejected_job_goes_where_the_queue_itself_dead_letters_to(
         self,
         door: BrokerDoor,
-        backend_factory: MakeBackend,
+        backend_factory: MakeRabbitMqBackend,
         queue: QueueConfig,
         new_job: MakeJob,
         clock: ContractClock,

@@ -46,6 +46,6 @@ class Declaring(Surroundings):
         backend = backend_factory()
         queue = QueueConfig(f"{queue_name}.Grüße/✉ *#")
         backend.declare([queue])
-        backend.publish(new_job("there", queue=queue.name), delay=0.1)
+        backend.publish(new_job("there", queue=queue.name))
         with backend.consume(queue) as deliveries:
             assert take_one(deliveries).envelope.queue == queue.name

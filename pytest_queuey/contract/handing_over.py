@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_queuey.contract.capabilities import needs
 from pytest_queuey.contract.surroundings import (
     PATIENCE,
     ContractClock,
@@ -140,6 +141,7 @@ class HandingOver(Surroundings):
         with backend.consume(queue) as deliveries:
             assert work_off(deliveries, 3) == [0, 2, 4]
 
+    @needs("holds")
     def test_defer_nowait_holds_a_job_as_defer_does(
         self, backend: Backend, queue: QueueConfig, new_job: MakeJob, clock: ContractClock
     ) -> None:

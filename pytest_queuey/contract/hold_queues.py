@@ -12,18 +12,8 @@ import pytest
 
 from pytest_queuey.contract.broker_door import BrokerDoor, RawMessage
 from pytest_queuey.contract.delaying import HOLD, PUT_OFF, Hold, PutOff, each_way_to_hold, each_way_to_put_off
-from pytest_queuey.contract.surroundings import (
-    PATIENCE,
-    QUICK,
-    ContractClock,
-    MakeBackend,
-    MakeJob,
-    Surroundings,
-    payloads,
-    take,
-    take_one,
-    work_off,
-)
+from pytest_queuey.contract.rabbitmq_surroundings import QUICK, MakeRabbitMqBackend, RabbitMqSurroundings
+from pytest_queuey.contract.surroundings import PATIENCE, ContractClock, MakeJob, payloads, take, take_one, work_off
 from queuey_rabbitmq.core.backend import Backend
 from queuey_rabbitmq.core.errors import DeclareRefusedError, DelayTooLongError, UnknownQueueError
 from queuey_rabbitmq.core.queue_config import QueueConfig
@@ -46,7 +36,7 @@ def last_waited_in(message: RawMessage) -> tuple[str, str]:
     return latest["queue"], latest["reason"]
 
 
-class HoldQueues(Surroundings):
+class HoldQueues(RabbitMqSurroundings):
     """Each delay has one queue, declared right before each publish into it, and gone when nobody needs it."""
 
     @each_way_to_hold
@@ -102,7 +92,7 @@ class HoldQueues(Surroundings):
     def test_retries_and_deferrals_round_up_each_to_its_own_granularity(
         self,
         door: BrokerDoor,
-        backend_factory: MakeBackend,
+        backend_factory: MakeRabbitMqBackend,
         queue: QueueConfig,
         new_job: MakeJob,
         delay: float,
@@ -125,7 +115,7 @@ class HoldQueues(Surroundings):
     def test_every_delay_however_small_waits_a_whole_step(
         self,
         door: BrokerDoor,
-        backend_factory: MakeBackend,
+        backend_factory: MakeRabbitMqBackend,
         queue: QueueConfig,
         new_job: MakeJob,
         hold: Hold,
@@ -137,7 +127,7 @@ class HoldQueues(Surroundings):
         assert [door.depth(queue.name), door.depth(f"{queue.name}.deferred.40000")] == [0, 1]
 
     def test_a_delayed_publish_rounds_up_like_a_retry(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig, new_job: MakeJob
     ) -> None:
         backend = backend_factory(QUICK.replace(retry_granularity=7, deferred_granularity=30))
         backend.declare([queue])
@@ -149,7 +139,7 @@ class HoldQueues(Surroundings):
     def test_holding_for_an_undeclared_queue_creates_nothing(
         self,
         door: BrokerDoor,
-        backend_factory: MakeBackend,
+        backend_factory: MakeRabbitMqBackend,
         backend: Backend,
         queue: QueueConfig,
         new_job: MakeJob,
@@ -163,7 +153,7 @@ class HoldQueues(Surroundings):
     def test_putting_off_for_an_undeclared_queue_creates_nothing(
         self,
         door: BrokerDoor,
-        backend_factory: MakeBackend,
+        backend_factory: MakeRabbitMqBackend,
         backend: Backend,
         queue: QueueConfig,
         new_job: MakeJob,

@@ -5,21 +5,15 @@ from __future__ import annotations
 import pytest
 
 from pytest_queuey.contract.broker_door import BrokerDoor
-from pytest_queuey.contract.surroundings import (
-    PATIENCE,
-    MakeBackend,
-    MakeJob,
-    Surroundings,
-    take_one,
-    work_off,
-)
+from pytest_queuey.contract.rabbitmq_surroundings import MakeRabbitMqBackend, RabbitMqSurroundings
+from pytest_queuey.contract.surroundings import PATIENCE, MakeJob, take_one, work_off
 from queuey_rabbitmq.core.backend import Backend
 from queuey_rabbitmq.core.errors import ConsumerCancelledError
 from queuey_rabbitmq.core.queue_config import QueueConfig
 from queuey_rabbitmq.options import RabbitMqOptions
 
 
-class LostConsumers(Surroundings):
+class LostConsumers(RabbitMqSurroundings):
     """A consumer whose queue was deleted never idles for ever."""
 
     def test_a_consumer_of_a_deleted_queue_declares_it_again_and_resumes(
@@ -32,7 +26,7 @@ class LostConsumers(Surroundings):
             assert work_off(deliveries, 1) == ["after"]
 
     def test_without_reconnection_a_consumer_of_a_deleted_queue_ends_with_an_error_that_names_it(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig
     ) -> None:
         backend = backend_factory(RabbitMqOptions(reconnect=None))
         backend.declare([queue])
@@ -44,7 +38,7 @@ class LostConsumers(Surroundings):
                 next(deliveries)
 
     def test_without_reconnection_a_delivery_of_a_deleted_queue_can_still_be_settled(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig, new_job: MakeJob
     ) -> None:
         backend = backend_factory(RabbitMqOptions(reconnect=None))
         backend.declare([queue])

@@ -7,24 +7,12 @@ import logging
 import pytest
 
 from pytest_queuey.contract.broker_door import BrokerDoor, RawMessage
-from pytest_queuey.contract.surroundings import (
-    QUICK,
-    ContractClock,
-    MakeBackend,
-    MakeJob,
-    Surroundings,
-    take_one,
-    work_off,
-)
+from pytest_queuey.contract.foreign_bodies import ENVELOPE
+from pytest_queuey.contract.rabbitmq_surroundings import QUICK, MakeRabbitMqBackend, RabbitMqSurroundings
+from pytest_queuey.contract.surroundings import ContractClock, MakeJob, work_off
 from queuey_rabbitmq.amqp import Properties
 from queuey_rabbitmq.core.backend import Backend
 from queuey_rabbitmq.core.queue_config import QueueConfig
-
-ENVELOPE = (
-    b'{"job_id":"0198f0c2-7c3e-7cc0-a1b2-0123456789ab","job_type":"t","queue":"q","attempt":1,"enqueued_at_ms":1,'
-    b'"payload":null}'
-)
-"""What an older worker writes; here it is spoilt in one way or another."""
 
 MALFORMED = {
     "empty": b"",
@@ -49,7 +37,7 @@ def moved_aside(door: BrokerDoor, queue: QueueConfig) -> RawMessage:
     return message
 
 
-class MalformedBodies(Surroundings):
+class MalformedBodies(RabbitMqSurroundings):
     """A consumer sees only jobs, and a message that is none is not lost for that."""
 
     @each_malformed
@@ -115,7 +103,7 @@ class MalformedBodies(Surroundings):
             assert clock.now_ms() - start_ms < 600
 
     def test_without_dead_letter_queues_a_malformed_body_is_rejected(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue_name: str, new_job: MakeJob
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue_name: str, new_job: MakeJob
     ) -> None:
         queue = QueueConfig(queue_name, prefetch=1)
         backend = backend_factory(QUICK.replace(declare_dead_letter_queues=False))
@@ -150,14 +138,3 @@ class MalformedBodies(Surroundings):
         with backend.consume(queue) as deliveries:
             assert work_off(deliveries, 1) == ["second"]
         assert moved_aside(door, queue).body == b"hello"
-
-    def test_what_an_older_worker_or_a_newer_one_writes_is_a_job(
-        self, door: BrokerDoor, backend: Backend, queue: QueueConfig
-    ) -> None:
-        newer = ENVELOPE[:-1] + b',"deferrals":2,"priority":3,"correlation_id":null,"colour":"red"}'
-        door.publish(queue.name, ENVELOPE)
-        door.publish(queue.name, newer)
-        with backend.consume(queue) as deliveries:
-            older_job, newer_job = take_one(deliveries).envelope, take_one(deliveries).envelope
-        assert (older_job.deferrals, older_job.priority, older_job.correlation_id) == (0, 0, None)
-        assert (newer_job.deferrals, newer_job.priority, newer_job.correlation_id) == (2, 3, None)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from pytest_queuey.contract.broker_door import BrokerDoor, RawMessage
-from pytest_queuey.contract.surroundings import (
-    MakeJob,
-    Surroundings,
-    take_one,
-)
+from pytest_queuey.contract.rabbitmq_surroundings import RabbitMqSurroundings
+from pytest_queuey.contract.surroundings import MakeJob, take_one
 from queuey_rabbitmq.core.backend import Backend
 from queuey_rabbitmq.core.queue_config import QueueConfig
 
@@ -19,7 +16,7 @@ def get(door: BrokerDoor, queue: str) -> RawMessage:
     return message
 
 
-class MessagesOnTheBroker(Surroundings):
+class MessagesOnTheBroker(RabbitMqSurroundings):
     """Properties and headers say what a tool needs without decoding the body."""
 
     def test_a_live_message_carries_its_properties_and_no_expiration(

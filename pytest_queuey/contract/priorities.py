@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_queuey.contract.capabilities import needs
 from pytest_queuey.contract.surroundings import (
     ContractClock,
     MakeBackend,
@@ -14,6 +15,7 @@ from queuey_rabbitmq.core.backend import Backend
 from queuey_rabbitmq.core.queue_config import QueueConfig
 
 
+@needs("priorities")
 class Priorities(Surroundings):
     """Urgent jobs go first, equal ones in order, and what a consumer holds already is not taken back."""
 
@@ -38,6 +40,7 @@ class Priorities(Surroundings):
         assert (first.payload, second.payload) == ("at the top", "far above")
         assert second.priority == 255
 
+    @needs("holds")
     def test_a_deferred_job_is_consumed_before_the_backlog_which_follows_in_order(
         self, backend: Backend, queue: QueueConfig, new_job: MakeJob, clock: ContractClock
     ) -> None:
@@ -51,6 +54,7 @@ class Priorities(Surroundings):
         with backend.consume(queue) as deliveries:
             assert work_off(deliveries, 5) == ["deferred", "backlog 0", "backlog 1", "backlog 2", "backlog 3"]
 
+    @needs("holds")
     def test_a_deferred_job_comes_right_after_what_its_consumer_holds_already(
         self, backend: Backend, queue_name: str, new_job: MakeJob, clock: ContractClock
     ) -> None:
@@ -67,6 +71,7 @@ class Priorities(Surroundings):
             held.ack()
             assert work_off(deliveries, 3) == ["deferred", "backlog 1", "backlog 2"]
 
+    @needs("holds")
     def test_a_retried_job_comes_behind_the_backlog(
         self, backend: Backend, queue: QueueConfig, new_job: MakeJob, clock: ContractClock
     ) -> None:
@@ -79,6 +84,7 @@ class Priorities(Surroundings):
         with backend.consume(queue) as deliveries:
             assert work_off(deliveries, 2) == ["backlog", "failed"]
 
+    @needs("holds")
     def test_a_retry_and_a_deferral_that_wait_together_come_back_each_at_its_own_priority(
         self, backend: Backend, queue: QueueConfig, new_job: MakeJob, clock: ContractClock
     ) -> None:
@@ -92,6 +98,7 @@ class Priorities(Surroundings):
         with backend.consume(queue) as deliveries:
             assert work_off(deliveries, 2) == ["deferred", "retried"]
 
+    @needs("holds")
     def test_without_priorities_a_deferred_job_comes_back_in_its_turn(
         self, backend_factory: MakeBackend, queue_name: str, new_job: MakeJob, clock: ContractClock
     ) -> None:

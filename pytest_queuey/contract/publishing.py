@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
+from pytest_queuey.contract.capabilities import needs
+from pytest_queuey.contract.delaying import UNUSUAL_JSON
 from pytest_queuey.contract.surroundings import (
     PATIENCE,
     ContractClock,
@@ -38,13 +38,10 @@ class Publishing(Surroundings):
         assert not delivery.redelivered
 
     def test_a_payload_arrives_byte_for_byte(self, backend: Backend, queue: QueueConfig, new_job: MakeJob) -> None:
-        payload = b'{"z": 1.0,  "a": [1e3, "\\u00e9"], "big": 123456789012345678901234567890}'
-        blank = json.loads(new_job(None).to_bytes())
-        del blank["payload"]
-        body = json.dumps(blank)[:-1].encode() + b', "payload": ' + payload + b"}"
+        body = new_job(None).to_bytes().replace(b'"payload":null', b'"payload":' + UNUSUAL_JSON)
         backend.publish(Envelope.from_bytes(body))
         with backend.consume(queue) as deliveries:
-            assert take_one(deliveries).envelope.payload_json == payload
+            assert take_one(deliveries).envelope.payload_json == UNUSUAL_JSON
 
     def test_jobs_arrive_in_the_order_of_their_publishing(
         self, backend: Backend, queue: QueueConfig, new_job: MakeJob
@@ -123,6 +120,7 @@ class Publishing(Surroundings):
             assert take_one(deliveries).envelope.payload == "there"
 
     @pytest.mark.queuey_expect_loss(reason="expired")
+    @needs("expiry")
     def test_a_job_that_waits_longer_than_its_queue_lets_it_is_dropped(
         self, backend_factory: MakeBackend, queue_name: str, new_job: MakeJob, clock: ContractClock
     ) -> None:
@@ -135,6 +133,7 @@ class Publishing(Surroundings):
         with backend.consume(queue) as deliveries:
             assert work_off(deliveries, 1) == ["fresh"]
 
+    @needs("expiry", "holds")
     def test_a_job_that_is_being_worked_on_is_not_dropped_for_its_age(
         self, backend_factory: MakeBackend, queue_name: str, new_job: MakeJob, clock: ContractClock
     ) -> None:

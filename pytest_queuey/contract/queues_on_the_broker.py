@@ -12,7 +12,8 @@ import pytest
 
 from pytest_queuey.broker_under_test import NotOnThisBrokerError
 from pytest_queuey.contract.broker_door import BrokerDoor, DoorRefusedError
-from pytest_queuey.contract.surroundings import QUICK, MakeBackend, MakeJob, Surroundings
+from pytest_queuey.contract.rabbitmq_surroundings import QUICK, MakeRabbitMqBackend, RabbitMqSurroundings
+from pytest_queuey.contract.surroundings import MakeJob
 from queuey_rabbitmq import topology
 from queuey_rabbitmq.core.backend import Backend
 from queuey_rabbitmq.core.queue_config import QueueConfig
@@ -25,7 +26,7 @@ ArgumentsOf = Callable[[str], dict[str, Any]]
 HOLD_100_MS = ".deferred.100"
 
 
-class QueuesOnTheBroker(Surroundings):
+class QueuesOnTheBroker(RabbitMqSurroundings):
     """Queues are exactly as `topology` says, of the classic type, and durable together."""
 
     @pytest.fixture
@@ -57,7 +58,7 @@ class QueuesOnTheBroker(Surroundings):
         ids=str,
     )
     def test_a_queue_and_its_dead_queue_are_declared_as_topology_says(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue_name: str, queue_settings: dict[str, Any]
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue_name: str, queue_settings: dict[str, Any]
     ) -> None:
         queue = QueueConfig(queue_name, **queue_settings)
         backend_factory().declare([queue])
@@ -75,7 +76,7 @@ class QueuesOnTheBroker(Surroundings):
         door.declare(name, arguments=topology.deferred_queue_args(queue, 40_000))
 
     def test_a_broker_that_has_a_queue_already_takes_the_declaration_of_an_older_worker_for_the_same(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig, new_job: MakeJob
     ) -> None:
         door.declare(queue.name, arguments={"x-max-priority": 10})
         door.declare(f"{queue.name}.dead")
@@ -94,7 +95,7 @@ class QueuesOnTheBroker(Surroundings):
         assert door.depth(f"{queue.name}.deferred.40000") == 1
 
     def test_every_queue_asks_for_the_classic_type(
-        self, arguments_of: ArgumentsOf, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
+        self, arguments_of: ArgumentsOf, backend_factory: MakeRabbitMqBackend, queue: QueueConfig, new_job: MakeJob
     ) -> None:
         backend = backend_factory(QUICK.replace(retry_suffix=".retry"))
         backend.declare([queue])
@@ -103,7 +104,7 @@ class QueuesOnTheBroker(Surroundings):
         assert [arguments_of(name)["x-queue-type"] for name in names] == ["classic"] * 4
 
     def test_a_durable_queue_has_durable_companions(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig, new_job: MakeJob
     ) -> None:
         backend = backend_factory(QUICK.replace(retry_suffix=".retry"))
         backend.declare([queue])
@@ -113,7 +114,7 @@ class QueuesOnTheBroker(Surroundings):
                 door.declare(f"{queue.name}{suffix}", durable=False)
 
     def test_the_companions_of_a_transient_queue_are_transient_but_for_the_dead_queue(
-        self, door: BrokerDoor, backend_factory: MakeBackend, transient: QueueConfig, new_job: MakeJob
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, transient: QueueConfig, new_job: MakeJob
     ) -> None:
         backend = backend_factory(QUICK.replace(retry_suffix=".retry"))
         backend.declare([transient])
@@ -133,7 +134,7 @@ class QueuesOnTheBroker(Surroundings):
         assert [door.depth(f"{queue.name}{suffix}") for suffix in ("", ".dead", ".deferred.40000")] == [0, 0, 1]
 
     def test_suffixes_are_as_the_options_say(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig, new_job: MakeJob
     ) -> None:
         backend = backend_factory(QUICK.replace(dead_suffix="-failed", deferred_suffix="-later"))
         backend.declare([queue])
@@ -142,7 +143,7 @@ class QueuesOnTheBroker(Surroundings):
         assert [door.depth(name) for name in names] == [0, 1, None, None]
 
     def test_without_dead_letter_queues_none_is_declared(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig
     ) -> None:
         backend_factory(QUICK.replace(declare_dead_letter_queues=False)).declare([queue])
         assert [door.depth(queue.name), door.depth(f"{queue.name}.dead")] == [0, None]

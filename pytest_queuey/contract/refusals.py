@@ -5,16 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_queuey.contract.broker_door import BrokerDoor, DoorRefusedError
-from pytest_queuey.contract.surroundings import (
-    PATIENCE,
-    QUICK,
-    MakeBackend,
-    MakeJob,
-    Surroundings,
-    in_thread,
-    take_one,
-    work_off,
-)
+from pytest_queuey.contract.rabbitmq_surroundings import QUICK, MakeRabbitMqBackend, RabbitMqSurroundings
+from pytest_queuey.contract.surroundings import PATIENCE, MakeJob, in_thread, take_one, work_off
 from queuey_rabbitmq.core.backend import Backend
 from queuey_rabbitmq.core.errors import DeclareRefusedError, QueueNameTooLongError, UnroutableError
 from queuey_rabbitmq.core.queue_config import QueueConfig
@@ -24,11 +16,11 @@ MAX_NAME_BYTES = 255
 IN_FLIGHT = 500
 
 
-class Refusals(Surroundings):
+class Refusals(RabbitMqSurroundings):
     """A declaration that is refused says what differs, and hurts nothing but itself."""
 
     def test_redeclaring_with_another_max_priority_names_the_argument_and_what_is_there(
-        self, backend: Backend, backend_factory: MakeBackend, queue: QueueConfig
+        self, backend: Backend, backend_factory: MakeRabbitMqBackend, queue: QueueConfig
     ) -> None:
         with pytest.raises(DeclareRefusedError, match="PRECONDITION_FAILED") as raised:
             backend_factory().declare([QueueConfig(queue.name, max_priority=5)])
@@ -38,7 +30,7 @@ class Refusals(Surroundings):
         assert f"declaring queue '{queue.name}'" in str(raised.value)
 
     def test_after_a_refused_declaration_both_backends_work_on(
-        self, backend: Backend, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
+        self, backend: Backend, backend_factory: MakeRabbitMqBackend, queue: QueueConfig, new_job: MakeJob
     ) -> None:
         other = backend_factory()
         with backend.consume(queue) as deliveries, other.consume(queue) as other_deliveries:
@@ -51,7 +43,7 @@ class Refusals(Surroundings):
         assert arrived == {"one", "two"}
 
     def test_a_queue_from_before_priorities_is_refused_as_it_is_and_taken_without_priorities(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig, new_job: MakeJob
     ) -> None:
         door.declare(queue.name)
         backend = backend_factory()
@@ -63,7 +55,7 @@ class Refusals(Surroundings):
             assert work_off(deliveries, 1) == ["served"]
 
     def test_of_several_queues_those_before_the_refused_one_are_declared_and_usable(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue_name: str, new_job: MakeJob
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue_name: str, new_job: MakeJob
     ) -> None:
         before, refused, after = (QueueConfig(f"{queue_name}.{name}") for name in ("before", "refused", "after"))
         door.declare(refused.name)
@@ -76,7 +68,7 @@ class Refusals(Surroundings):
             assert take_one(deliveries).envelope.payload == "held"
 
     def test_a_dead_queue_that_is_somebody_elses_is_named_in_the_refusal(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig
     ) -> None:
         door.declare(f"{queue.name}.dead", arguments={"x-message-ttl": 60_000})
         with pytest.raises(DeclareRefusedError, match=f"declaring queue '{queue.name}.dead'") as raised:
@@ -85,7 +77,7 @@ class Refusals(Surroundings):
 
     @pytest.mark.parametrize("letter", ["x", "é"])
     def test_a_name_is_refused_when_its_longest_hold_queue_would_not_fit_before_anything_exists(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue_name: str, letter: str
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue_name: str, letter: str
     ) -> None:
         longest = MAX_NAME_BYTES - len(LONGEST_HOLD_SUFFIX)
         letters = (longest - len(queue_name)) // len(letter.encode())
@@ -101,7 +93,7 @@ class Refusals(Surroundings):
                 door.publish(name, b"")
 
     def test_the_longest_name_that_fits_can_be_held_for(
-        self, backend_factory: MakeBackend, queue_name: str, new_job: MakeJob
+        self, backend_factory: MakeRabbitMqBackend, queue_name: str, new_job: MakeJob
     ) -> None:
         queue = QueueConfig(queue_name.ljust(MAX_NAME_BYTES - len(LONGEST_HOLD_SUFFIX), "x"))
         backend = backend_factory()
@@ -111,7 +103,7 @@ class Refusals(Surroundings):
         with backend.consume(queue) as deliveries:
             assert work_off(deliveries, 1) == ["for a moment"]
 
-    def test_a_long_suffix_counts_too(self, backend_factory: MakeBackend, queue_name: str) -> None:
+    def test_a_long_suffix_counts_too(self, backend_factory: MakeRabbitMqBackend, queue_name: str) -> None:
         backend = backend_factory(QUICK.replace(dead_suffix="." + "d" * 240))
         with pytest.raises(QueueNameTooLongError, match=r"d{240}"):
             backend.declare([QueueConfig(queue_name.ljust(20, "x"))])

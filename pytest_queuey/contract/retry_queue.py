@@ -7,16 +7,8 @@ from datetime import timedelta
 import pytest
 
 from pytest_queuey.contract.broker_door import BrokerDoor
-from pytest_queuey.contract.surroundings import (
-    QUICK,
-    ContractClock,
-    MakeBackend,
-    MakeJob,
-    Surroundings,
-    payloads,
-    take,
-    take_one,
-)
+from pytest_queuey.contract.rabbitmq_surroundings import QUICK, MakeRabbitMqBackend, RabbitMqSurroundings
+from pytest_queuey.contract.surroundings import ContractClock, MakeJob, payloads, take, take_one
 from queuey_rabbitmq import topology
 from queuey_rabbitmq.core.backend import Backend
 from queuey_rabbitmq.core.errors import DelayTooLongError, QueueNameTooLongError, UnknownQueueError
@@ -25,11 +17,11 @@ from queuey_rabbitmq.core.queue_config import QueueConfig
 THREE_QUEUES = QUICK.replace(retry_suffix=topology.DEFAULT_RETRY_SUFFIX)
 
 
-class RetryQueue(Surroundings):
+class RetryQueue(RabbitMqSurroundings):
     """With `retry_suffix`, retries and delayed publishes wait in q.retry, one behind the other."""
 
     @pytest.fixture
-    def three_queues(self, backend_factory: MakeBackend, queue: QueueConfig) -> Backend:
+    def three_queues(self, backend_factory: MakeRabbitMqBackend, queue: QueueConfig) -> Backend:
         """Return a backend of the three-queue topology that has declared the test's queue."""
         backend = backend_factory(THREE_QUEUES)
         backend.declare([queue])
@@ -52,7 +44,7 @@ class RetryQueue(Surroundings):
     def test_a_delayed_publish_waits_there_with_its_expiration_rounded_up(
         self,
         door: BrokerDoor,
-        backend_factory: MakeBackend,
+        backend_factory: MakeRabbitMqBackend,
         queue: QueueConfig,
         new_job: MakeJob,
         delay: float,
@@ -105,7 +97,7 @@ class RetryQueue(Surroundings):
         self,
         door: BrokerDoor,
         three_queues: Backend,
-        backend_factory: MakeBackend,
+        backend_factory: MakeRabbitMqBackend,
         queue: QueueConfig,
         new_job: MakeJob,
     ) -> None:
@@ -114,7 +106,7 @@ class RetryQueue(Surroundings):
         assert door.depth(f"{queue.name}.retry") == 0
 
     def test_a_retry_may_wait_as_long_as_32_bits_of_milliseconds_say_and_no_longer(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig, new_job: MakeJob
     ) -> None:
         backend = backend_factory(THREE_QUEUES.replace(retry_granularity=0.001))
         backend.declare([queue])
@@ -139,7 +131,7 @@ class RetryQueue(Surroundings):
             assert take_one(deliveries).envelope == first.envelope
 
     def test_a_retry_suffix_that_makes_too_long_a_name_is_refused(
-        self, door: BrokerDoor, backend_factory: MakeBackend, queue_name: str
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue_name: str
     ) -> None:
         queue = QueueConfig(queue_name.ljust(100, "x"))
         with pytest.raises(QueueNameTooLongError):

@@ -9,6 +9,7 @@ from threading import Barrier
 
 import pytest
 
+from pytest_queuey.contract.capabilities import needs
 from pytest_queuey.contract.surroundings import (
     PATIENCE,
     MakeBackend,
@@ -37,7 +38,16 @@ OUTCOMES: dict[str, Settle] = {
     "dead_letter": lambda delivery: delivery.dead_letter("no use"),
 }
 
-each_outcome = pytest.mark.parametrize("settle", [pytest.param(settle, id=name) for name, settle in OUTCOMES.items()])
+NEEDED = {"retry": ["holds"], "defer": ["holds"], "dead_letter": ["dead_letters"]}
+"""What a backend must be able to do to take an outcome."""
+
+each_outcome = pytest.mark.parametrize(
+    "settle",
+    [
+        pytest.param(settle, id=name, marks=pytest.mark.queuey_needs(*NEEDED.get(name, [])))
+        for name, settle in OUTCOMES.items()
+    ],
+)
 
 
 def settle_what_is_free(settle: Settle, deliveries: Sequence[Delivery], together: Barrier) -> int:
@@ -101,6 +111,7 @@ class Settling(Surroundings):
             assert backlog.envelope.payload == "backlog"
             assert not backlog.redelivered
 
+    @needs("holds", "dead_letters")
     @each_outcome
     def test_a_settled_delivery_takes_no_other_outcome(
         self, backend: Backend, queue_name: str, new_job: MakeJob, settle: Settle
@@ -130,6 +141,7 @@ class Settling(Surroundings):
             fights = [in_thread(settle_what_is_free, settle, taken, together) for _ in range(4)]
             assert sum(fight.result(PATIENCE) for fight in fights) == FOUGHT_OVER
 
+    @needs("holds")
     @pytest.mark.parametrize("name", ["retry", "defer"])
     def test_a_job_put_off_is_there_once(
         self, backend: Backend, queue: QueueConfig, new_job: MakeJob, name: str
@@ -144,6 +156,7 @@ class Settling(Surroundings):
             backend.publish(new_job("last"))
             assert work_off(deliveries, 1) == ["last"]
 
+    @needs("priorities")
     @each_outcome
     def test_every_outcome_makes_room_for_the_next_job(
         self, backend: Backend, queue_name: str, new_job: MakeJob, settle: Settle

@@ -1,28 +1,29 @@
 """Owns what every chapter of the contract stands on: backends, a queue, jobs, time, and how a test takes deliveries.
 
-An author of another backend overrides these fixtures in their subclass. Refuses to test anything.
+Everything comes from one fixture, `backend_under_test`, which the author of a backend overrides in their subclass.
+Refuses to test anything, and to know any broker: `rabbitmq_surroundings` does.
 """
 
 from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, ParamSpec, Protocol, TypeVar
 
 import pytest
 
-from pytest_queuey.contract.broker_door import BrokerDoor
+from pytest_queuey.contract.backend_under_test import BackendUnderTest, DeadLetter
+from pytest_queuey.contract.capabilities import check_known, missing_for
+from pytest_queuey.contract_report import note_test
 from queuey_rabbitmq.core.envelope import Envelope
 from queuey_rabbitmq.core.queue_config import QueueConfig
-from queuey_rabbitmq.options import RabbitMqOptions
-from queuey_rabbitmq.topology import DEFAULT_DEAD_SUFFIX, HEADER_DEATH_REASON, dead_queue_name
 
 if TYPE_CHECKING:
-    from pytest_queuey.broker_under_test import BrokerUnderTest
     from queuey_rabbitmq.core.backend import Backend, Deliveries
     from queuey_rabbitmq.core.delivery import Delivery
 
@@ -32,15 +33,9 @@ T = TypeVar("T")
 PATIENCE: Final = 5.0
 """Seconds to wait for what is on its way; on a backend that keeps the contract nobody ever waits so long."""
 
-QUICK: Final = RabbitMqOptions(retry_granularity=0.1, deferred_granularity=0.1)
-"""Steps of 100 ms, so that a real broker need not be waited for in seconds."""
 
-
-class MakeBackend(Protocol):
-    """Makes backends on the test's broker; each is closed when the test ends."""
-
-    def __call__(self, options: RabbitMqOptions | None = None, /) -> Backend:
-        """Return a new backend: with these options, or with any whose delays are exact to 100 ms."""
+MakeBackend = Callable[[], "Backend"]
+"""Makes backends that keep their jobs in the same place; each is closed when the test ends."""
 
 
 class MakeJob(Protocol):
@@ -60,39 +55,56 @@ class ContractClock(Protocol):
         """Let a duration (seconds or timedelta) pass; what is due in it has happened when this returns."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A job that failed for good, and why."""
-
-    envelope: Envelope
-    reason: str
-
-
 TakeDeadLetters = Callable[[str], Sequence[DeadLetter]]
 """Takes the dead letters of a work queue, oldest first."""
 
+PutRaw = Callable[[str, bytes], None]
+"""Puts a body on a queue as it is, past the backend."""
+
 
 class Surroundings:
-    """The fixtures of the contract, over `queuey_broker`."""
+    """The fixtures of the contract, and which of its tests a backend is held to."""
+
+    capabilities: ClassVar[Collection[str] | None] = None
+    """What the backend can do; None is what its `backend_under_test` declares."""
 
     @pytest.fixture
-    def backend_factory(self, queuey_broker: BrokerUnderTest) -> MakeBackend:
-        """Make backends; what another backend's author overrides first."""
+    def backend_under_test(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BackendUnderTest]:
+        """Make the place where the test's jobs are kept; by default that of --queuey-backend."""
+        from pytest_queuey.contract.named_backend import named_backend
 
-        def make(options: RabbitMqOptions | None = None, /) -> Backend:
-            return queuey_broker.backend(options or QUICK)
+        under_test = named_backend(request.config, needed_by=type(self).__name__)(tmp_path)
+        yield under_test
+        under_test.close()
 
-        return make
+    @pytest.fixture(autouse=True)
+    def _only_what_is_declared(self, request: pytest.FixtureRequest) -> None:
+        """Skip what needs a capability that is not declared, and note the test for the report."""
+        declared = self.capabilities
+        where = f"{type(self).__name__}.capabilities"
+        if declared is None:
+            under_test = request.getfixturevalue("backend_under_test")
+            declared, where = under_test.capabilities, f"{type(under_test).__name__}.capabilities"
+        check_known(declared, where)
+        missing = missing_for(request.node, declared)
+        note_test(request.node, missing)
+        if missing:
+            pytest.skip(f"needs what the backend does not declare: {', '.join(missing)}")
 
     @pytest.fixture
-    def clock(self, queuey_clock: ContractClock) -> ContractClock:
+    def backend_factory(self, backend_under_test: BackendUnderTest) -> MakeBackend:
+        """Make backends."""
+        return backend_under_test.backend
+
+    @pytest.fixture
+    def clock(self, backend_under_test: BackendUnderTest) -> ContractClock:
         """Return the time that the backends live by."""
-        return queuey_clock
+        return backend_under_test
 
     @pytest.fixture
-    def queue_name(self, queuey_queue_name: Callable[[str], str]) -> str:
+    def queue_name(self) -> str:
         """Return the name that every queue of the test starts with."""
-        return queuey_queue_name("work")
+        return "work"
 
     @pytest.fixture
     def queue(self, queue_name: str) -> QueueConfig:
@@ -122,25 +134,24 @@ class Surroundings:
         return make
 
     @pytest.fixture
-    def door(self, queuey_broker: BrokerUnderTest) -> Iterator[BrokerDoor]:
-        """Open a way into the broker past the backend."""
-        door = BrokerDoor(queuey_broker.url)
-        yield door
-        door.close()
+    def dead_letters(self, backend_under_test: BackendUnderTest) -> TakeDeadLetters:
+        """Take dead letters from where the backend keeps them."""
+        return backend_under_test.dead_letters
 
     @pytest.fixture
-    def dead_letters(self, door: BrokerDoor) -> TakeDeadLetters:
-        """Take dead letters from where the backend keeps them."""
+    def put_raw(self, backend_under_test: BackendUnderTest) -> PutRaw:
+        """Put bodies on queues as they are, past the backend."""
+        return backend_under_test.put_raw
 
-        def take_all(queue: str) -> list[DeadLetter]:
-            dead_queue = dead_queue_name(queue, DEFAULT_DEAD_SUFFIX)
-            taken = []
-            while (message := door.get(dead_queue)) is not None:
-                envelope = Envelope.from_bytes(message.body)
-                taken.append(DeadLetter(envelope, message.headers[HEADER_DEATH_REASON]))
-            return taken
+    @pytest.fixture
+    def refusing_publishes(self, backend_under_test: BackendUnderTest) -> Callable[[], AbstractContextManager[object]]:
+        """Return what has publishes refused within a `with` block."""
+        return backend_under_test.refusing_publishes
 
-        return take_all
+    @pytest.fixture
+    def drop_connections(self, backend_under_test: BackendUnderTest) -> Callable[[], None]:
+        """Return what cuts the connections of the backends."""
+        return backend_under_test.drop_connections
 
 
 def take(deliveries: Deliveries, count: int) -> list[Delivery]:

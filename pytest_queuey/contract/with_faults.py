@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_queuey.contract.surroundings import (
-    PATIENCE,
-    QUICK,
-    ContractClock,
-    Surroundings,
-)
+from pytest_queuey.contract.rabbitmq_surroundings import QUICK, RabbitMqSurroundings
+from pytest_queuey.contract.surroundings import PATIENCE, ContractClock
 from queuey_rabbitmq.core.delivery import Delivery
 from queuey_rabbitmq.core.queue_config import QueueConfig
 from queuey_rabbitmq.core.reconnect import ReconnectPolicy
@@ -74,7 +70,7 @@ def ready(broker: BrokerUnderTest, queue: QueueConfig) -> int:
     return look.ready
 
 
-class WithFaults(Surroundings):
+class WithFaults(RabbitMqSurroundings):
     """What the tests on faults share."""
 
     @pytest.fixture

@@ -12,8 +12,8 @@ from time import sleep, time_ns
 import pytest
 
 from pytest_queuey.broker_under_test import FakeUnderTest
-from pytest_queuey.contract import MakeBackend, RabbitMqContract
-from pytest_queuey.contract.surroundings import QUICK
+from pytest_queuey.contract import RabbitMqContract
+from pytest_queuey.contract.rabbitmq_surroundings import QUICK, MakeRabbitMqBackend
 from queuey_fake import FakeBroker
 from queuey_fake.clock import SystemClock
 from queuey_rabbitmq import RabbitMqBackend
@@ -40,7 +40,7 @@ class TestOverThePort(RabbitMqContract):
         return RealTime()
 
     @pytest.fixture
-    def backend_factory(self, queuey_broker: FakeUnderTest) -> Iterator[MakeBackend]:
+    def backend_factory(self, queuey_broker: FakeUnderTest) -> Iterator[MakeRabbitMqBackend]:
         with ExitStack() as backends:
             yield lambda options=None: backends.enter_context(
                 RabbitMqBackend.with_options(queuey_broker.url, options or QUICK)

@@ -8,6 +8,7 @@ def test_help_groups_every_option_with_its_ini(run_pytest: pytest.Pytester) -> N
     flags = [line.split("=")[0] for line in lines if line.startswith("--queuey-") and "=" in line]
     assert flags == [
         "--queuey-broker",
+        "--queuey-backend",
         "--queuey-rabbitmq-source",
         "--queuey-rabbitmq-url",
         "--queuey-rabbitmq-ctl",
@@ -26,6 +27,9 @@ def test_help_groups_every_option_with_its_ini(run_pytest: pytest.Pytester) -> N
     ("option", "problem"),
     [
         ("--queuey-broker=real", "it must be one of fake, rabbitmq, auto, all"),
+        ("--queuey-backend=mypackage", "it must be MODULE:CLASS"),
+        ("--queuey-backend=nosuchmodule:Mine", "the module cannot be imported: No module named 'nosuchmodule'"),
+        ("--queuey-backend=json:Mine", "json (*) has no callable Mine"),
         ("--queuey-rabbitmq-source=podman", "it must be one of auto, url, local, docker"),
         ("--queuey-rabbitmq-url=localhost:5672", "it must start with amqp:// or amqps://"),
         ("--queuey-rabbitmq-ctl='", "No closing quotation"),

@@ -1,0 +1,61 @@
+"""Owns the backend that --queuey-backend names: finding the factory, and what is said where it is none.
+
+Refuses to make anything of it: a factory is called once for each test, with an empty folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from pytest_queuey.contract.backend_under_test import BackendUnderTest
+from pytest_queuey.contract.capabilities import check_known
+
+if TYPE_CHECKING:
+    from pytest_queuey.options import Settings
+
+MakeUnderTest = Callable[[Path], BackendUnderTest]
+
+_NAMED: Final = pytest.StashKey[MakeUnderTest]()
+
+
+def load(config: pytest.Config, settings: Settings) -> None:
+    """Import the factory of --queuey-backend; raises UsageError that says what is wrong with it."""
+    assert settings.backend is not None
+    where = f"--queuey-backend={settings.backend}"
+    module_name, _, name = settings.backend.partition(":")
+    # As `python -m pytest` has it: what lies where pytest was started can be named.
+    started_in = str(config.invocation_params.dir)
+    if started_in not in sys.path:
+        sys.path.insert(0, started_in)
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        raise pytest.UsageError(f"{where}: the module cannot be imported: {error}") from error
+    factory = getattr(module, name, None)
+    if not callable(factory):
+        raise pytest.UsageError(f"{where}: {module_name} ({module.__file__}) has no callable {name}")
+    declared = getattr(factory, "capabilities", None)
+    if declared is not None:
+        try:
+            check_known(declared, f"{where}: {name}.capabilities")
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from error
+    config.stash[_NAMED] = factory
+
+
+def named_backend(config: pytest.Config, *, needed_by: str) -> MakeUnderTest:
+    """Return the factory of --queuey-backend; fails the test where none is named."""
+    factory = config.stash.get(_NAMED, None)
+    if factory is None:
+        pytest.fail(
+            f"no backend is given: override the fixture `backend_under_test` in {needed_by}, or name one with "
+            "--queuey-backend=MODULE:CLASS, a subclass of pytest_queuey.contract.BackendUnderTest",
+            pytrace=False,
+        )
+    return factory
