@@ -20,6 +20,7 @@ from pytest_queuey.sources.local import find_server
 from pytest_queuey.sources.server import SourceError
 from queuey_rabbitmq import amqp
 from queuey_rabbitmq.pika_link import LinkSettings, PikaLink
+from tests.rabbitmq.private_broker import PrivateBroker
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 10
@@ -47,6 +48,16 @@ def executable(pytestconfig: pytest.Config) -> str:
     if pytestconfig.getoption("queuey_rabbitmq_url") or pytestconfig.getoption("queuey_broker") == "auto":
         pytest.skip(reason)
     pytest.fail(reason)
+
+
+@pytest.fixture(scope="session")
+def private_broker(executable: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateBroker]:
+    broker = PrivateBroker(executable, tmp_path_factory.mktemp("private"))
+    try:
+        broker.wait_until_ready()
+        yield broker
+    finally:
+        broker.close()
 
 
 class Probe:
