@@ -6,6 +6,7 @@ parsing of a message's expiration. Declares nothing: it is told names only to pu
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 from queuey_fake.model import errors
 from queuey_fake.model.erlang import Atom, Term, leading_integer
@@ -69,10 +70,8 @@ def queue_settings(properties: QueueProperties, *, queue: str, vhost: str, versi
     if exchange and exchange.type != "longstr":
         raise errors.invalid_argument_type(exchange.type, "x-dead-letter-exchange", "queue", queue, vhost)
     queue_type = check_queue_type(arguments, queue=queue, vhost=vhost, version=version)
-    known = _queue_arguments(queue_type, version)
-    checked = [key for key in _queue_checks(version) if key in known]
-    _check_values(arguments, checked, _queue_checks(version), queue=queue, vhost=vhost)
-    foreign = _any_queue_arguments(version).difference(known)
+    checks, foreign = _queue_rules(queue_type, version)
+    _check_values(arguments, checks, checks, queue=queue, vhost=vhost)
     _check_keys(arguments, foreign, queue_type, queue=queue, vhost=vhost)
     durable = properties.durable and not properties.exclusive
     if not durable and not properties.exclusive and "transient_nonexcl_queues" in version.denied_features:
@@ -242,6 +241,14 @@ _STREAM_ARGUMENTS = (
 
 def _consumer_arguments(queue_type: str, version: Version) -> tuple[str, ...]:
     return version.quorum_consumer_arguments if queue_type == "quorum" else version.classic_consumer_arguments
+
+
+@cache
+def _queue_rules(queue_type: str, version: Version) -> tuple[Mapping[str, "Check"], frozenset[str]]:
+    """Return the checks of the arguments that such a queue knows, and the arguments of other types alone."""
+    known = _queue_arguments(queue_type, version)
+    checks = {key: check for key, check in _queue_checks(version).items() if key in known}
+    return checks, _any_queue_arguments(version).difference(known)
 
 
 def _any_queue_arguments(version: Version) -> frozenset[str]:
