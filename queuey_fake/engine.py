@@ -16,7 +16,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from queuey_fake import real_time
@@ -67,6 +66,19 @@ class FrontEnd(Protocol):
         """Yield those with deliveries that another thread is about to take. Under the lock."""
 
 
+class Pending(Protocol):
+    """What ends when a turn is over: a `concurrent.futures.Future`, or something lighter."""
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Let it be cancelled no more; tell whether it has not been."""
+
+    def set_result(self, result: Any, /) -> None:
+        """End it."""
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """End it with an error."""
+
+
 class Mailbox(Protocol):
     """Where deliveries wait for a thread to take them."""
 
@@ -103,7 +115,7 @@ class Engine:
         """Threads that wait, and whether they have what they wait for."""
         self._owners: dict[Connection, FrontEnd] = {}
         self._front_ends: list[FrontEnd] = []
-        self._completions: deque[tuple[Future[Any], Any, BaseException | None]] = deque()
+        self._completions: deque[tuple[Pending, Any, BaseException | None]] = deque()
         self._completing_elsewhere = 0
         self._own = threading.local()
         self._elapsed_ms = 0
@@ -146,7 +158,7 @@ class Engine:
         """Forget a connection; what the model still says on it is dropped. In a turn."""
         self._owners.pop(connection, None)
 
-    def complete(self, future: Future[Any], result: Any = None, error: BaseException | None = None) -> None:
+    def complete(self, future: Pending, result: Any = None, error: BaseException | None = None) -> None:
         """End a future when the turn is over. In a turn."""
         self._completions.append((future, result, error))
 
@@ -178,14 +190,14 @@ class Engine:
         if self._waiting:
             self._happened.notify_all()
 
-    def _take_completions(self) -> deque[tuple[Future[Any], Any, BaseException | None]] | None:
+    def _take_completions(self) -> deque[tuple[Pending, Any, BaseException | None]] | None:
         if not self._completions:
             return None
         taken, self._completions = self._completions, deque()
         self._completing_elsewhere += 1
         return taken
 
-    def _complete(self, completions: deque[tuple[Future[Any], Any, BaseException | None]] | None) -> None:
+    def _complete(self, completions: deque[tuple[Pending, Any, BaseException | None]] | None) -> None:
         """End futures in order. A turn that a callback starts leaves its own to the loop that is running already."""
         if completions is None:
             return

@@ -9,7 +9,6 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from enum import Enum
 from functools import partial
 from threading import Thread, current_thread
@@ -105,11 +104,11 @@ class InProcessLink:
             raise ShutDownError("the backend is closed")
         self._engine.run(step)
 
-    def resolve(self, future: Future[T], result: T) -> None:
+    def resolve(self, future: amqp.Pending[T], result: T) -> None:
         """Give a future its result when the turn is over."""
         self._engine.complete(future, result)
 
-    def fail(self, future: Future[Any], error: BaseException) -> None:
+    def fail(self, future: amqp.Pending[Any], error: BaseException) -> None:
         """Give a future its error when the turn is over."""
         self._engine.complete(future, error=error)
 
@@ -120,7 +119,7 @@ class InProcessLink:
         except BlockingInCallbackError:
             raise blocking_in_callback() from None
 
-    def wait(self, future: Future[T], deadline_ms: int) -> T:
+    def wait(self, future: amqp.Pending[T], deadline_ms: int) -> T:
         """Wait for a future; in virtual time, which moves to what is due until the future is done."""
         timeout_ms = max(0, deadline_ms - self.monotonic_ms())
         if not self.wait_until(future.done, timeout_ms):

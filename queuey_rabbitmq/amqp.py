@@ -18,7 +18,6 @@ Durations and deadlines are milliseconds on the link's own timeline (`Link.monot
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -348,6 +347,31 @@ class Mailbox(Protocol[T]):
         """
 
 
+class Pending(Protocol[T]):
+    """What somebody waits for and a turn ends: `concurrent.futures.Future` is one, and so is anything lighter."""
+
+    def done(self) -> bool:
+        """Tell whether it has ended."""
+
+    def set_result(self, result: T, /) -> None:
+        """End it."""
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """End it with an error."""
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for its end, for `timeout` seconds at most; return its error. Raises TimeoutError."""
+
+    def result(self) -> T:
+        """Wait for its end; return its result, or raise its error."""
+
+    def cancelled(self) -> bool:
+        """Tell whether whoever waited does so no more."""
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Let it be cancelled no more; tell whether it has not been."""
+
+
 class Link(Protocol):
     """A way to one broker: connections, turns, and time."""
 
@@ -373,16 +397,16 @@ class Link(Protocol):
         a step is run, or refused here, never forgotten.
         """
 
-    def resolve(self, future: Future[T], result: T) -> None:
+    def resolve(self, future: Pending[T], result: T) -> None:
         """Give a future its result when the turn is over. Only inside a turn."""
 
-    def fail(self, future: Future[Any], error: BaseException) -> None:
+    def fail(self, future: Pending[Any], error: BaseException) -> None:
         """Give a future its error when the turn is over. Only inside a turn."""
 
     def check_may_wait(self) -> None:
         """Raise BackendError where `wait` would block the turns: in a callback of a future."""
 
-    def wait(self, future: Future[T], deadline_ms: int) -> T:
+    def wait(self, future: Pending[T], deadline_ms: int) -> T:
         """Wait for a future that a turn resolves, and return its result or raise its error.
 
         The session fails futures at their own deadlines; this one is the bound for a link that does not get that

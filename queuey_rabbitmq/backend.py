@@ -6,6 +6,8 @@ goes is `placement`'s; what is done with a delivery is `rabbitmq_delivery`'s.
 
 from __future__ import annotations
 
+import warnings
+import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from queuey_rabbitmq.amqp import Link
     from queuey_rabbitmq.core.envelope import Envelope
     from queuey_rabbitmq.core.queue_config import QueueConfig
+    from queuey_rabbitmq.pika_link import PikaLink
 
 
 class RabbitMqBackend:
@@ -77,7 +80,9 @@ class RabbitMqBackend:
                 ssl_context=options.ssl_context,
             )
         )
-        return cls(link, options)
+        backend = cls(link, options)
+        weakref.finalize(backend, _warn_of_unclosed, link).atexit = False
+        return backend
 
     def __enter__(self) -> Self:
         return self
@@ -119,7 +124,7 @@ class RabbitMqBackend:
         Waits only while `max_in_flight` publishes are in flight. What can be refused without the broker is raised
         here. A callback of the future runs on the link's own thread: it must not block.
         """
-        return self._publish(self._place(envelope, delay)).future
+        return self._publish_nowait(self._place(envelope, delay))
 
     def defer(self, envelope: Envelope, delay: timedelta | float) -> None:
         """Hold a job for `delay` (seconds or timedelta), after which it is on its queue at its own priority.
@@ -131,7 +136,7 @@ class RabbitMqBackend:
 
     def defer_nowait(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
         """Hold a job for `delay` (seconds or timedelta); the future ends as that of `publish_nowait` does."""
-        return self._publish(self._placement.deferred(envelope, delay, doing="deferring a job")).future
+        return self._publish_nowait(self._placement.deferred(envelope, delay, doing="deferring a job"))
 
     def publish_many(self, envelopes: Iterable[Envelope]) -> dict[int, QueueyError]:
         """Put many jobs on their queues, many in flight at a time; return the errors by the jobs' places, from 0.
@@ -192,3 +197,19 @@ class RabbitMqBackend:
 
     def _publish(self, placed: Placed) -> PublishOperation:
         return self._session.publish(placed.message, declaration=placed.declaration)
+
+    def _publish_nowait(self, placed: Placed) -> Future[None]:
+        future: Future[None] = Future()
+        self._session.publish(placed.message, declaration=placed.declaration, future=future)
+        return future
+
+
+def _warn_of_unclosed(link: PikaLink) -> None:
+    """Warn that nothing is left to close a backend by; it stays open until the process ends, for what still uses it."""
+    if link.is_running:
+        warnings.warn(
+            "a RabbitMqBackend was dropped without being closed: its thread and its connections stay. Call close(), or "
+            "use it in a with statement",
+            ResourceWarning,
+            stacklevel=2,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from queuey_rabbitmq.core.queue_config import QueueConfig
     from queuey_rabbitmq.options import RabbitMqOptions
     from queuey_rabbitmq.placement import Placed, Placement
+    from queuey_rabbitmq.session.operations import PublishOperation
     from queuey_rabbitmq.session.session import Session
 
 log = logging.getLogger("queuey_rabbitmq")
@@ -227,14 +229,28 @@ class RabbitMqDelivery:
         Raises UnknownQueueError where the queue was not declared through this backend, DelayTooLongError, and other
         BackendErrors; the delivery is unsettled then.
         """
-        self._replace(lambda: self._source.placement.retried(envelope, delay, doing="retrying a job"))
+        self._source.session.check_may_wait()
+        self._source.session.wait(self._replace(self._retried(envelope, delay)))
+
+    def retry_nowait(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
+        """Do what `retry` does, without waiting for the broker; the future ends as `retry` would.
+
+        What can be refused without the broker is raised here. The ack follows the confirm on the link's own thread,
+        where a callback of the future runs too: it must not block.
+        """
+        return self._replace_nowait(self._retried(envelope, delay))
 
     def defer(self, envelope: Envelope, delay: timedelta | float) -> None:
         """Publish `envelope` to come back after `delay` (seconds or timedelta), then ack this delivery.
 
         Raises as `retry` does.
         """
-        self._replace(lambda: self._source.placement.deferred(envelope, delay, doing="deferring a job"))
+        self._source.session.check_may_wait()
+        self._source.session.wait(self._replace(self._deferred(envelope, delay)))
+
+    def defer_nowait(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
+        """Do what `defer` does, without waiting for the broker; see `retry_nowait`."""
+        return self._replace_nowait(self._deferred(envelope, delay))
 
     def dead_letter(self, reason: str) -> None:
         """Move the job to the dead queue with `reason`, then ack this delivery.
@@ -243,9 +259,28 @@ class RabbitMqDelivery:
         exchange of its own.
         """
         if self._source.has_dead_queue:
-            self._replace(lambda: self._source.placement.dead(self.queue, self.envelope, reason))
+            self._source.session.check_may_wait()
+            self._source.session.wait(self._replace(self._dead(reason)))
         else:
             self._settle("reject")
+
+    def dead_letter_nowait(self, reason: str) -> Future[None]:
+        """Do what `dead_letter` does, without waiting for the broker; see `retry_nowait`."""
+        if self._source.has_dead_queue:
+            return self._replace_nowait(self._dead(reason))
+        self._settle("reject")
+        rejected: Future[None] = Future()
+        rejected.set_result(None)
+        return rejected
+
+    def _retried(self, envelope: Envelope, delay: timedelta | float) -> Callable[[], Placed]:
+        return lambda: self._source.placement.retried(envelope, delay, doing="retrying a job")
+
+    def _deferred(self, envelope: Envelope, delay: timedelta | float) -> Callable[[], Placed]:
+        return lambda: self._source.placement.deferred(envelope, delay, doing="deferring a job")
+
+    def _dead(self, reason: str) -> Callable[[], Placed]:
+        return lambda: self._source.placement.dead(self.queue, self.envelope, reason)
 
     def _settle(self, settlement: Settlement, *, after_ms: int = 0) -> None:
         self._begin()
@@ -258,25 +293,29 @@ class RabbitMqDelivery:
             raise
         self._state = "settled"
 
-    def _replace(self, place: Callable[[], Placed]) -> None:
+    def _replace_nowait(self, place: Callable[[], Placed]) -> Future[None]:
+        future: Future[None] = Future()
+        self._replace(place, future=future)
+        return future
+
+    def _replace(self, place: Callable[[], Placed], *, future: Future[None] | None = None) -> PublishOperation:
         """Publish what takes the job's place, and ack in the turn that learns of the confirm."""
         source = self._source
-        source.session.check_may_wait()
         self._begin()
         try:
             placed = place()
             source.session.check_current(source.consumer, self._event.channel)
-            operation = source.session.publish(
+            return source.session.publish(
                 placed.message,
                 declaration=placed.declaration,
                 unless=self._lost,
                 then=self._acked,
                 otherwise=self._unsettled,
+                future=future,
             )
         except BaseException:
             self._unsettled()
             raise
-        source.session.wait(operation)
 
     def _lost(self) -> BaseException | None:
         is_current = self._source.consumer.is_current(self._event.channel)

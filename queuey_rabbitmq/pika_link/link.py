@@ -13,8 +13,8 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from pika.adapters.select_connection import IOLoop
 
@@ -44,6 +44,7 @@ class _State(enum.Enum):
     CLOSING = "closing"
     CLOSED = "closed"
     DEAD = "dead"
+    FORKED = "forked"
 
 
 class PikaLink:
@@ -68,6 +69,7 @@ class PikaLink:
         self._timer_ms: int | None = None
         self._close_by_ms = 0
         self._death: BaseException | None = None
+        self._mailboxes: WeakSet[PikaMailbox[Any]] = WeakSet()
 
     # ------------------------------------------------------------------------------------------- any thread
 
@@ -101,8 +103,6 @@ class PikaLink:
 
     def run(self, step: Callable[[], object]) -> None:
         """Run a step in a turn, soon; see the port."""
-        if os.getpid() != self._pid:
-            self._refuse_fork()
         with self._lock:
             if self._state is not _State.RUNNING:
                 self._refuse()
@@ -111,7 +111,7 @@ class PikaLink:
         if asleep:
             self._loop.add_callback_threadsafe(_nothing)
 
-    def wait(self, future: Future[T], deadline_ms: int) -> T:
+    def wait(self, future: amqp.Pending[T], deadline_ms: int) -> T:
         """Wait for a future; see the port."""
         self.check_may_wait()
         timeout_s = min(max(0, deadline_ms - self.monotonic_ms()) / 1000, threading.TIMEOUT_MAX)
@@ -126,15 +126,24 @@ class PikaLink:
     def mailbox(self) -> PikaMailbox[Any]:
         """Return a new mailbox."""
         self._refuse_fork()
-        return PikaMailbox(self.check_may_wait)
+        mailbox: PikaMailbox[Any] = PikaMailbox(self.check_may_wait)
+        self._mailboxes.add(mailbox)
+        return mailbox
 
     def close(self, timeout_ms: int) -> None:
         """End the link: what is open is closed within the timeout, then dropped; see the port.
 
         Does nothing in a forked process: what is open belongs to the parent.
         """
-        if os.getpid() != self._pid:
+        self.start_to_close(timeout_ms)
+        if self._state is _State.FORKED or self._thread is None or threading.get_ident() == self._thread_id:
             return
+        self._thread.join((max(0, timeout_ms) + JOIN_GRACE_MS) / 1000)
+        if self._thread.is_alive():
+            log.error("%s did not end in time: something blocks it; it is left behind", self._thread.name)
+
+    def start_to_close(self, timeout_ms: int) -> None:
+        """Have the thread end the link as `close` does, without waiting for it."""
         with self._lock:
             if self._state is _State.NEW:
                 self._state = _State.CLOSED
@@ -142,13 +151,25 @@ class PikaLink:
                 self._state = _State.CLOSING
                 self._close_by_ms = self.monotonic_ms() + timeout_ms
                 self._loop.add_callback_threadsafe(_nothing)
-        if self._thread is None or threading.get_ident() == self._thread_id:
-            return
-        self._thread.join((max(0, timeout_ms) + JOIN_GRACE_MS) / 1000)
-        if self._thread.is_alive():
-            log.error("%s did not end in time: something blocks it; it is left behind", self._thread.name)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was neither closed nor has died."""
+        return self._state is _State.RUNNING
+
+    def enter_fork(self) -> None:
+        """Become the copy of a forked process, which has neither the thread nor a right to the sockets.
+
+        The locks are new ones: whoever held one at the fork is not here to release it. Nothing of pika runs: its
+        selector is shared with the parent, which would hear no more of a socket that is taken out of it here.
+        """
+        self._lock = threading.Lock()
+        self._state = _State.FORKED
+        for mailbox in self._mailboxes:
+            mailbox.refuse(self._refuse_fork)
 
     def _refuse(self) -> None:
+        self._refuse_fork()
         if self._state is _State.DEAD:
             raise BackendError(
                 f"the link to {self._broker.address} has died ({self._death!r}); nothing was sent. "
@@ -157,7 +178,7 @@ class PikaLink:
         raise ShutDownError(f"the link to {self._broker.address} is {self._state.value}; nothing was sent")
 
     def _refuse_fork(self) -> None:
-        if os.getpid() != self._pid:
+        if self._state is _State.FORKED:
             raise BackendError(
                 f"the link to {self._broker.address} belongs to process {self._pid}, and this is its fork "
                 f"{os.getpid()}: the thread and the sockets stayed with the parent. Make a backend in each process, "
@@ -190,11 +211,11 @@ class PikaLink:
         self._connections.append(connection)
         return connection
 
-    def resolve(self, future: Future[T], result: T) -> None:
+    def resolve(self, future: amqp.Pending[T], result: T) -> None:
         """Give a future its result when the turn is over."""
         self._turns.settle(future, result, None)
 
-    def fail(self, future: Future[Any], error: BaseException) -> None:
+    def fail(self, future: amqp.Pending[Any], error: BaseException) -> None:
         """Give a future its error when the turn is over."""
         self._turns.settle(future, None, error)
 
@@ -329,8 +350,22 @@ _open_links: set[PikaLink] = set()
 
 def _close_at_exit() -> None:
     """Send what the program has said before it ends without closing, acks above all."""
-    for link in _open_links.copy():
-        link.close(EXIT_TIMEOUT_MS)
+    links = _open_links.copy()
+    give_up_ms = real_time.monotonic_ns() // 1_000_000 + EXIT_TIMEOUT_MS
+    for link in links:
+        link.start_to_close(EXIT_TIMEOUT_MS)
+    for link in links:
+        link.close(max(0, give_up_ms - link.monotonic_ms()))
 
 
 atexit.register(_close_at_exit)
+
+
+def _enter_fork() -> None:
+    for link in _open_links:
+        link.enter_fork()
+    _open_links.clear()
+
+
+if hasattr(os, "register_at_fork"):  # systems that do not fork do not have it
+    os.register_at_fork(after_in_child=_enter_fork)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import InvalidStateError
 from typing import Any, TypeVar
 
-from queuey_rabbitmq.amqp import Driven, Event
+from queuey_rabbitmq.amqp import Driven, Event, Pending
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Turns:
         self._under_way = False
         self._over = False
         self._late: list[tuple[Callable[[Event], None], Event]] = []
-        self._outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
+        self._outcomes: list[tuple[Pending[Any], Any, BaseException | None]] = []
 
     def step(self, step: Callable[[], object]) -> None:
         """Run a step in the present turn."""
@@ -59,7 +59,7 @@ class Turns:
         """Whether events wait that came up when the turn was ending."""
         return bool(self._late)
 
-    def settle(self, future: Future[T], result: T | None, error: BaseException | None) -> None:
+    def settle(self, future: Pending[T], result: T | None, error: BaseException | None) -> None:
         """Note the outcome of a future for when the turn is over."""
         self._outcomes.append((future, result, error))
 
@@ -97,7 +97,7 @@ class Turns:
         log.critical("an error in a turn ends the link to the broker: %r", error, exc_info=error)
 
 
-def _was_cancelled(future: Future[Any]) -> None:
+def _was_cancelled(future: Pending[Any]) -> None:
     """Let those who wait for several futures see that one was cancelled, as an executor does."""
     if future.cancelled():
         try:

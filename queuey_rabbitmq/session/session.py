@@ -12,12 +12,14 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import Any
+from weakref import WeakSet
 
 from queuey_rabbitmq import amqp
 from queuey_rabbitmq.core.errors import (
@@ -70,7 +72,7 @@ class Session:
     def __init__(self, link: amqp.Link, settings: SessionSettings) -> None:
         self._link = link
         self._settings = settings
-        self._bound = InFlightBound(messages=settings.max_in_flight, bytes_=settings.max_in_flight_bytes)
+        self._bound = self._new_bound()
         self._endings = Endings(link, self._bound)
         self._deadlines = Deadlines()
         self._publishing = SessionConnection(link, "publish", self)
@@ -93,6 +95,7 @@ class Session:
         self._timers: list[tuple[int, int, Callable[[], object]]] = []
         self._sequence = itertools.count()
         link.attach(self)
+        _sessions.add(self)
 
     # ------------------------------------------------------------------------------------ for threads
 
@@ -125,11 +128,12 @@ class Session:
         unless: Callable[[], BaseException | None] | None = None,
         then: Callable[[], BaseException | None] | None = None,
         otherwise: Callable[[], None] | None = None,
+        future: Future[None] | None = None,
     ) -> PublishOperation:
         """Start to publish a message, right behind the declaration of its hold queue where there is one.
 
-        Waits while too much is in flight, up to the operation's deadline. The operation's future ends with the
-        confirm; `unless`, `then` and `otherwise` are as PublishOperation says.
+        Waits while too much is in flight, up to the operation's deadline. The operation ends with the confirm, and
+        then so does `future`, where there is one; `unless`, `then` and `otherwise` are as PublishOperation says.
         """
         timeout_ms = self._settings.operation_timeout_ms
         operation = PublishOperation(
@@ -140,6 +144,7 @@ class Session:
             unless=unless,
             then=then,
             otherwise=otherwise,
+            future=future,
         )
         slot = self._bound.enter(operation.size)
         if slot is not None:
@@ -244,6 +249,14 @@ class Session:
     def stale_settlements(self) -> int:
         """Return how many outcomes came too late for their delivery."""
         return self._stale_settlements + sum(c.stale_settlements for c in list(self._consumers.values()))
+
+    def enter_fork(self) -> None:
+        """Get new locks in a forked process, where those who may have held the old ones are not; the link refuses."""
+        self._bound = self._new_bound()
+        self._closing_lock = Lock()
+
+    def _new_bound(self) -> InFlightBound:
+        return InFlightBound(messages=self._settings.max_in_flight, bytes_=self._settings.max_in_flight_bytes)
 
     def _deadline(self, timeout_ms: int) -> int:
         return self._link.monotonic_ms() + timeout_ms
@@ -492,3 +505,15 @@ def connect_error(event: amqp.ConnectionLost) -> ConnectError:
     error = ConnectError(f"connecting to the broker failed while {event.stage}: {said}")
     error.__cause__ = event.cause
     return error
+
+
+_sessions: WeakSet[Session] = WeakSet()
+
+
+def _enter_fork() -> None:
+    for session in _sessions:
+        session.enter_fork()
+
+
+if hasattr(os, "register_at_fork"):  # systems that do not fork do not have it
+    os.register_at_fork(after_in_child=_enter_fork)
