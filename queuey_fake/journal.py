@@ -47,14 +47,19 @@ class Loss:
 class _Life:
     """What is kept of one message."""
 
-    __slots__ = ("events", "is_ours", "message_id", "routing_key", "size")
+    __slots__ = ("events", "is_ours", "properties", "routing_key", "size")
 
     def __init__(self, message: Message, *, is_ours: bool) -> None:
-        self.message_id = message.properties.message_id
+        self.properties = message.properties
         self.routing_key = message.routing_key
         self.size = len(message.body)
         self.is_ours = is_ours
         self.events: list[Event] = []
+
+    @property
+    def message_id(self) -> str | None:
+        """What the message calls itself; read when somebody asks, which for most messages is never."""
+        return self.properties.message_id
 
 
 class Journal:

@@ -110,17 +110,27 @@ class Channel(DeclaringChannel):
         """Hand the message to each queue, or return it; return False where a queue refuses it."""
         observer = self._vhost.observer
         if observer is not None:
-            self._report("published", message)
+            observer.report("published", message, queue="", detail="", at_ms=self._vhost.timers.now_ms)
         if not queues:
             if observer is not None:
-                self._report("returned" if mandatory else "unroutable", message)
+                what = "returned" if mandatory else "unroutable"
+                observer.report(what, message, queue="", detail="", at_ms=self._vhost.timers.now_ms)
             if mandatory:
                 self._return(message)
             return True
         is_accepted = True
         for queue in queues:
-            is_accepted = queue.publish(message) and is_accepted
+            if not queue.publish(message) and not self._overlooks_refusal_of(queue):
+                is_accepted = False
         return is_accepted
+
+    def _overlooks_refusal_of(self, queue: Target) -> bool:
+        """Return whether a transaction at its commit completes although the queue refuses.
+
+        A full quorum queue is refused for by the channel itself, and what tx.commit then sets the transaction to hides
+        that; a classic queue's refusal comes later (rabbit_quorum_queue:deliver, rabbit_channel:record_rejects).
+        """
+        return self._held_back is not None and isinstance(queue, QuorumQueue)
 
     def _return(self, message: Message) -> None:
         self._send(
@@ -134,11 +144,6 @@ class Channel(DeclaringChannel):
                 message.body,
             )
         )
-
-    def _report(self, what: str, message: Message) -> None:
-        observer = self._vhost.observer
-        if observer is not None:
-            observer.report(what, message, queue="", detail="", at_ms=self._vhost.timers.now_ms)
 
     @method(85, 10)
     def confirm_select(self, *, nowait: bool = False) -> None:

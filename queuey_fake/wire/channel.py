@@ -5,13 +5,12 @@ put together is refused here, with RabbitMQ's texts (rabbit_command_assembler, r
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from queuey_fake.model import errors
 from queuey_fake.model.channel import Channel
 from queuey_fake.model.door import ChannelState
 from queuey_fake.model.errors import AmqpException, ConnectionException
-from queuey_fake.model.fields import text_of
 from queuey_fake.model.properties import Properties
 from queuey_fake.model.table_codec import MalformedTable
 from queuey_fake.model.versions import Version
@@ -21,8 +20,10 @@ from queuey_fake.wire.codec import ContentHeader, MalformedMethod, MalformedShor
 from queuey_fake.wire.methods import Method
 
 _PUBLISH_IDS = codec.METHOD_IDS.pack(60, 40)
-_KNOWN_PROPERTIES_MAX = 1024
+_KNOWN_MAX = 1024
+_KNOWN_OCTETS_MAX = 1024
 
+T = TypeVar("T")
 _Call = Callable[[Channel, dict[str, Any]], None]
 
 
@@ -30,6 +31,7 @@ class ConnectionDoor(Protocol):
     """The connection, as its channels see it."""
 
     version: Version
+    known_publishes: dict[bytes, dict[str, Any]]
     known_properties: dict[bytes, Properties]
 
     def open_channel(self, number: int) -> Channel:
@@ -88,24 +90,15 @@ class WireChannel:
     # methods
 
     def _take_publish(self, payload: bytes) -> None:
-        """Read basic.publish without the table's detour: it comes for every message."""
-        try:
-            key_at = 7 + payload[6]
-            end = key_at + 1 + payload[key_at]
-            bits = payload[end]
-        except IndexError as error:
-            raise MalformedMethod(m.BASIC_PUBLISH, payload[4:]) from error
-        if end + 1 != len(payload):
-            raise MalformedMethod(m.BASIC_PUBLISH, payload[4:])
+        """Read basic.publish: once for all messages to the same place."""
+        known = self._connection.known_publishes
+        fields = known.get(payload)
+        if fields is None:
+            fields = codec.decode_fields(m.BASIC_PUBLISH, payload)
+            _remember(known, payload, fields)
         if self._channel is not None:
             self._channel.connection.blocks_publish()  # its content is not read then, nor anything behind it
-        self._method = m.BASIC_PUBLISH
-        self._fields = {
-            "exchange": text_of(payload[7:key_at]),
-            "routing_key": text_of(payload[key_at + 1 : end]),
-            "mandatory": bool(bits & 1),
-            "immediate": bool(bits & 2),
-        }
+        self._method, self._fields = m.BASIC_PUBLISH, fields
 
     def _take_method(self, payload: bytes) -> None:
         method = codec.method_of(payload)
@@ -158,7 +151,7 @@ class WireChannel:
         self._header = header
         self._remaining = header.body_size
         if header.body_size == 0:
-            self._finish_content()
+            self._finish_content(b"")
 
     def _take_body(self, type_: int, payload: bytes) -> None:
         if type_ != codec.BODY:
@@ -172,10 +165,14 @@ class WireChannel:
             if self._connection.version.refuses_overlong_body:
                 self._refuse_content(errors.overlong_body())
             return
+        if self._remaining == 0 and not self._body:
+            self._finish_content(payload)
+            return
         if not self._is_too_large():
             self._body.append(payload)
         if self._remaining == 0:
-            self._finish_content()
+            body, self._body = self._body, []
+            self._finish_content(b"".join(body))
 
     def _is_too_large(self) -> bool:
         # A body that will be refused for its size is counted and not kept, so that it costs no memory.
@@ -185,52 +182,56 @@ class WireChannel:
         assert self._method is not None, "content is refused only behind a method that has content"
         self._connection.refuse(refusal, self._method.class_id, self._method.method_id)
 
-    def _finish_content(self) -> None:
-        method, fields, header, body = self._method, self._fields, self._header, self._body
+    def _finish_content(self, body: bytes) -> None:
+        method, fields, header = self._method, self._fields, self._header
         assert method is not None, "content is finished only behind a method that has content"
         assert header is not None, "and behind its header"
-        is_too_large = self._is_too_large()
-        self._method, self._header = None, None
-        if len(body) != 1:
-            body = [b"".join(body)]
-        self._body = []
+        self._method = self._header = None
         channel = self._channel
         if method is not m.BASIC_PUBLISH or channel is None:
             self._call(method, fields)
-        elif is_too_large:
-            limit = self._connection.version.max_message_size
+            return
+        limit = self._connection.version.max_message_size
+        if header.body_size > limit:
             self._refuse_publish(channel, errors.message_too_large(header.body_size, limit))
-        elif (properties := self._known(header.properties)) is None:
+            return
+        try:
+            properties = self._properties_of(header)
+        except MalformedTable:
             self._connection.refuse(errors.internal_error(), 0, 0)
-        else:
-            channel.basic_publish(
-                fields["exchange"],
-                fields["routing_key"],
-                properties,
-                body[0],
-                mandatory=fields["mandatory"],
-                immediate=fields["immediate"],
-            )
+            return
+        channel.basic_publish(
+            fields["exchange"],
+            fields["routing_key"],
+            properties,
+            body,
+            mandatory=fields["mandatory"],
+            immediate=fields["immediate"],
+        )
 
     def _refuse_publish(self, channel: Channel, refusal: AmqpException) -> None:
         if channel.state is ChannelState.OPEN:
             channel.refuse(refusal, 60, 40)
             channel.connection.broker.deliver_mail()
 
-    def _known(self, properties: Properties) -> Properties | None:
-        """Return the properties, checked once for all messages that have the same; None for malformed ones."""
-        payload = properties.payload()
+    def _properties_of(self, header: ContentHeader) -> Properties:
+        """Return the properties, checked once for all messages that have the same. Raises MalformedTable."""
         known = self._connection.known_properties
-        if (same := known.get(payload)) is not None:
-            return same
-        try:
+        properties = known.get(header.properties_payload)
+        if properties is None:
+            properties = header.properties
             properties.values()
-        except MalformedTable:
-            return None
-        if len(known) >= _KNOWN_PROPERTIES_MAX:
-            known.clear()
-        known[payload] = properties
+            _remember(known, header.properties_payload, properties)
         return properties
+
+
+def _remember(known: dict[bytes, T], octets: bytes, meaning: T) -> None:
+    """Remember what octets mean that come again and again; what is remembered is bounded."""
+    if len(octets) > _KNOWN_OCTETS_MAX:
+        return
+    if len(known) >= _KNOWN_MAX:
+        known.clear()
+    known[octets] = meaning
 
 
 def _instead_of_header(header: ContentHeader | None) -> str:

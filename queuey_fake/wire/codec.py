@@ -176,9 +176,14 @@ def content_frames(channel: int, properties_payload: bytes, body: bytes, frame_m
 class ContentHeader:
     """A content header as it came: class, weight, size of the body and properties."""
 
-    __slots__ = ("body_size", "class_id", "properties", "weight")
+    __slots__ = ("body_size", "class_id", "properties_payload", "weight")
 
     def __init__(self, payload: bytes) -> None:
         """Take the payload of the frame, of `CONTENT_HEADER.size` octets at least."""
         self.class_id, self.weight, self.body_size = CONTENT_HEADER.unpack_from(payload)
-        self.properties = Properties.from_payload(payload[CONTENT_HEADER.size :])
+        self.properties_payload = payload[CONTENT_HEADER.size :]
+
+    @property
+    def properties(self) -> Properties:
+        """Return the properties, not decoded yet."""
+        return Properties.from_payload(self.properties_payload)

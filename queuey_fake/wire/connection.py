@@ -8,6 +8,7 @@ is waiting to be sent stays in the form of the model's events until there is roo
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
+from typing import Any
 
 from queuey_fake.model import errors
 from queuey_fake.model.broker import Broker
@@ -26,7 +27,10 @@ from queuey_fake.wire.speaking import Saying, Speaker
 
 DEFAULT_USERS: Mapping[str, str] = {"guest": "guest"}
 _FRAME_HEADER_SIZE = codec.FRAME_HEADER.size
-_OF_CHANNELS = frozenset({codec.METHOD, codec.HEADER, codec.BODY})
+# The types of frames that a channel takes, and how long the payload of each is at least for RabbitMQ to make something
+# of it (rabbit_command_assembler:analyze_frame).
+_OF_CHANNELS = {codec.METHOD: codec.METHOD_IDS.size, codec.HEADER: codec.CONTENT_HEADER.size, codec.BODY: 0}
+_NEVER = 1 << 32  # longer than any payload
 
 
 class Phase(Enum):
@@ -53,6 +57,7 @@ class ServerConnection:
     ) -> None:
         """Serve the model to a client; `on_open` hears of its connection in the model."""
         self.version = broker.version
+        self.known_publishes: dict[bytes, dict[str, Any]] = {}
         self.known_properties: dict[bytes, Properties] = {}
         self.phase = Phase.HEADER
         self.model: Connection | None = None
@@ -142,7 +147,10 @@ class ServerConnection:
             at = handshake.PROTOCOL_HEADER_SIZE
             self._start(data[:at])
         end = len(data)
-        while end - at >= _FRAME_HEADER_SIZE and not (self.is_finished or self.is_blocked):
+        channels = self._channels
+        while end - at >= _FRAME_HEADER_SIZE and not self.is_finished:
+            if (model := self.model) is not None and model.is_blocked:
+                break
             type_, channel, size = codec.FRAME_HEADER.unpack_from(data, at)
             if size > self._frame_limit:
                 reason = (Atom("frame_too_large"), size, self._frame_limit - codec.FRAME_OVERHEAD)
@@ -157,7 +165,11 @@ class ServerConnection:
                 self._lose_track(errors.frame_error(type_, payload, reason_end))
                 return
             at = frame_end + 1
-            self._take_frame(type_, channel, payload)
+            wire_channel = channels.get(channel)
+            if wire_channel is None or size < _OF_CHANNELS.get(type_, _NEVER) or model is None or not model.is_open:
+                self._take_frame(type_, channel, payload)
+            else:
+                wire_channel.process(type_, payload)
         self._input = b"" if self.is_finished else data[at:]
 
     def _lose_track(self, refusal: ConnectionException) -> None:
@@ -366,11 +378,7 @@ class ServerConnection:
 
 def _is_readable(type_: int, payload: bytes) -> bool:
     """Return whether RabbitMQ makes something of the frame (rabbit_command_assembler:analyze_frame)."""
-    if type_ == codec.METHOD:
-        return len(payload) >= codec.METHOD_IDS.size
-    if type_ == codec.HEADER:
-        return len(payload) >= codec.CONTENT_HEADER.size
-    return type_ == codec.BODY or (type_ == codec.HEARTBEAT and not payload)
+    return len(payload) >= _OF_CHANNELS.get(type_, _NEVER) or (type_ == codec.HEARTBEAT and not payload)
 
 
 _CALLS: dict[tuple[Phase, Method], Callable[[ServerConnection, dict[str, object]], None]] = {

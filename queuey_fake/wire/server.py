@@ -137,6 +137,8 @@ class Server:
         self._is_listening = True
         self._was_hung = False
         self._reads_again: dict[Client, None] = {}  # what they sent before an alarm ended is to be read
+        self._ready: list[tuple[selectors.SelectorKey, int]] = []
+        self._now_s = real_time.monotonic_s()  # as of the thread's last turn
         self._looks_again_s = 0.0
         self._wakes_at_ms: int | None = None
         driver.add(self)
@@ -182,10 +184,10 @@ class Server:
 
     def _serve(self) -> None:
         while not self._is_closing:
-            ready = self._selector.select(self._patience_s())
+            self._ready = self._selector.select(self._patience_s())
             if self._is_closing:
                 return
-            self._driver.run(lambda ready=ready: self._attend(ready))  # type: ignore[misc]  # ready is bound early
+            self._driver.run(self._attend)
 
     def _patience_s(self) -> float | None:
         """Return how long to wait for sockets: until something is due on the wire, or in a model on real time."""
@@ -198,22 +200,23 @@ class Server:
         due_s = min(max(0, self._wakes_at_ms - self._driver.clock.now_ms()) / MS_PER_SECOND, LONGEST_WAIT_S)
         return due_s if patience_s is None else min(due_s, patience_s)
 
-    def _attend(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+    def _attend(self) -> None:
         """Do what the sockets that are ready want, and what is due. Under the lock."""
-        for key, mask in ready:
-            if key.fileobj is self._listener:
+        self._now_s = real_time.monotonic_s()
+        for key, mask in self._ready:
+            client = self._clients.get(key.fd)
+            if client is not None:
+                if mask & _WRITE:
+                    self._send(client)
+                if mask & _READ:
+                    self._read(client)
+            elif key.fileobj is self._listener:
                 self._accept()
             elif key.fileobj is self._wake_read:
                 self._wake_read.recv(4096)
-            elif (client := self._clients.get(key.fd)) is not None:
-                if mask & selectors.EVENT_WRITE:
-                    self._send(client)
-                if mask & selectors.EVENT_READ:
-                    self._read(client)
-        now_s = real_time.monotonic_s()
-        if now_s >= self._looks_again_s:
-            self._looks_again_s = now_s + LOOK_EVERY_S
-            self._look_after_silent_clients(now_s)
+        if self._now_s >= self._looks_again_s:
+            self._looks_again_s = self._now_s + LOOK_EVERY_S
+            self._look_after_silent_clients(self._now_s)
             self._listen_again()
         if self._unwatched:
             for client in self._unwatched:
@@ -239,12 +242,12 @@ class Server:
         client.watched = wanted
 
     def _wanted(self, client: Client) -> int:
-        if self._traffic.is_hung:
-            return 0
         connection = client.connection
+        if not self._traffic.is_calm and (self._traffic.is_hung or len(client.to_broker) > MAX_LATE):
+            return 0
         if client.unsent or connection.has_output:
             return _WRITE
-        return 0 if connection.is_blocked or len(client.to_broker) > MAX_LATE else _READ
+        return 0 if connection.is_blocked else _READ
 
     # ------------------------------------------------------------------------------------------------ sockets
 
@@ -300,7 +303,7 @@ class Server:
         if not octets:
             self._end(client)
             return False
-        client.received_s = real_time.monotonic_s()
+        client.received_s = self._now_s
         if client.to_broker.is_clear:
             self._receive(client, octets)
         else:
@@ -341,7 +344,7 @@ class Server:
                     octets = connection.take_output(WRITE_ROOM)
                 except Exception:  # noqa: BLE001  as where its words are read
                     self._fail(client)
-            client.sent_s = real_time.monotonic_s()
+            client.sent_s = self._now_s
             try:
                 sent = client.socket.send(octets)
             except BlockingIOError:
@@ -437,7 +440,7 @@ class Server:
 
     def end_of_turn(self) -> None:
         """Send what the turn made the model say, and read what an alarm kept from being read. Under the lock."""
-        if self._was_hung is not self._traffic.is_hung:
+        if (self._was_hung or not self._traffic.is_calm) and self._was_hung is not self._traffic.is_hung:
             self._was_hung = self._traffic.is_hung
             everyone = dict.fromkeys(self._clients.values())
             self._unwatched.update(everyone)

@@ -87,17 +87,18 @@ class Speaker:
         size = 0
         while waiting and size < room:
             saying = waiting.popleft()
-            octets = saying if isinstance(saying, bytes) else self._frames_of(saying, waiting)
+            if type(saying) is events.Ack:  # one for every publish
+                octets = _ack(saying, waiting)
+            else:
+                octets = saying if isinstance(saying, bytes) else self._frames_of(saying)
             size += len(octets)
             pieces.append(octets)
         return b"".join(pieces)
 
-    def _frames_of(self, event: events.Event, waiting: deque[Saying]) -> bytes:
+    def _frames_of(self, event: events.Event) -> bytes:
         match event:
             case events.Deliver():
                 return self._deliver(event)
-            case events.Ack():
-                return _ack(event, waiting)
             case events.GetOk():
                 return self._get_ok(event)
             case events.Return():
