@@ -38,7 +38,6 @@ ARG_DEAD_LETTER_ROUTING_KEY = "x-dead-letter-routing-key"
 ARG_MESSAGE_TTL = "x-message-ttl"
 ARG_MAX_PRIORITY = "x-max-priority"
 ARG_EXPIRES = "x-expires"
-
 MAX_TTL_MS = 4_294_967_295
 """The longest time to live that is ever asked for, 32 bits of ms: about 49.7 days.
 
@@ -47,6 +46,11 @@ same, though, or redeclaring is refused.
 """
 MAX_DEFERRAL_MS = MAX_TTL_MS // 2
 """The longest wait in a hold queue, about 24.8 days: its x-expires is twice its x-message-ttl."""
+
+# RabbitMQ's own delivery limit, 20 from 4.0 on, drops a job that came back so often, and losing a connection brings
+# back whatever is out (scenario quorum_default_delivery_limit). -1 says unlimited to RabbitMQ 4, and to 3.10 that a
+# message is dropped when it first comes back; so this is a number that nothing reaches.
+_QUORUM = {"x-queue-type": "quorum", "x-delivery-limit": 2_147_483_647}
 
 
 def dead_queue_name(queue: str, suffix: str) -> str:
@@ -96,6 +100,8 @@ def queue_args(config: QueueConfig) -> dict[str, Any]:
     args: dict[str, Any] = {}
     if config.message_ttl_ms is not None:
         args[ARG_MESSAGE_TTL] = min(config.message_ttl_ms, MAX_TTL_MS)
+    if config.queue_type == "quorum":
+        return args | _QUORUM  # which refuses x-max-priority
     if config.max_priority:
         args[ARG_MAX_PRIORITY] = config.max_priority
     return args
@@ -116,9 +122,9 @@ def retry_queue_args(config: QueueConfig) -> dict[str, Any]:
     return {ARG_DEAD_LETTER_EXCHANGE: "", ARG_DEAD_LETTER_ROUTING_KEY: config.name}
 
 
-def dead_queue_args(_config: QueueConfig) -> dict[str, Any]:
-    """Return the arguments of the dead queue: none, whatever the work queue has."""
-    return {}
+def dead_queue_args(config: QueueConfig) -> dict[str, Any]:
+    """Return the arguments of the dead queue: none, whatever the work queue has; a quorum queue's is one too."""
+    return dict(_QUORUM) if config.queue_type == "quorum" else {}
 
 
 def _rounded_up(delay: timedelta | float, granularity: timedelta | float, *, limit: int) -> int | None:

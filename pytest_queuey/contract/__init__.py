@@ -39,6 +39,7 @@ from pytest_queuey.contract.messages_on_the_broker import MessagesOnTheBroker
 from pytest_queuey.contract.priorities import Priorities
 from pytest_queuey.contract.publishing import Publishing
 from pytest_queuey.contract.queues_on_the_broker import QueuesOnTheBroker
+from pytest_queuey.contract.quorum_queues import QuorumQueues
 from pytest_queuey.contract.reconnecting import Reconnecting
 from pytest_queuey.contract.refusals import Refusals
 from pytest_queuey.contract.retry_queue import RetryQueue
@@ -87,6 +88,7 @@ class RabbitMqContract(
     DeadQueues,
     MalformedBodies,
     RetryQueue,
+    QuorumQueues,
     LostConsumers,
     LostConnections,
     SilentBrokers,

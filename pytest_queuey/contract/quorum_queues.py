@@ -45,7 +45,7 @@ class QuorumQueues(RabbitMqSurroundings):
     def test_the_dead_queue_is_a_quorum_queue_too_and_no_delivery_limit_drops_a_job(
         self, door: BrokerDoor, on_quorum: Backend, quorum: QueueConfig
     ) -> None:
-        arguments = {"x-queue-type": "quorum", "x-delivery-limit": topology.UNLIMITED_DELIVERIES}
+        arguments = {"x-queue-type": "quorum", "x-delivery-limit": 2_147_483_647}
         door.declare(quorum.name, arguments=arguments)
         door.declare(f"{quorum.name}.dead", arguments=arguments)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from queuey_rabbitmq.core.durations import positive_ms
 from queuey_rabbitmq.core.errors import InvalidConfigError
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MAX_NAME_BYTES = 255
 """A queue's name is an AMQP short string."""
+
+QueueType = Literal["classic", "quorum"]
 
 _MAX_PREFETCH = 65535
 _MAX_PRIORITY = 255
@@ -34,7 +36,16 @@ class QueueConfig:
     message_ttl: timedelta | float | None = field(default=None, kw_only=True, compare=False)
     """How long a job may wait unconsumed (timedelta or seconds) before the broker drops it."""
     max_priority: int | None = field(default=10, kw_only=True)
-    """Highest priority that the broker tells apart, 1 to 255; 0 or None makes no priority queue."""
+    """Highest priority that the broker tells apart, 1 to 255; 0 or None makes no priority queue.
+
+    A quorum queue is not declared with it: what it makes of priorities is its RabbitMQ's. Up to 3.13 nothing, so a
+    deferred job returns at the end of the backlog. From 4.0 there are two classes, up to 4 and above, of which the
+    higher is served twice as often; a deferred job returns into that, at the end. 4.3 serves higher priorities first,
+    as a priority queue does, up to 31; what is above counts as 31 (scenario quorum_priority).
+    """
+    queue_type: QueueType = field(default="classic", kw_only=True)
+    """A quorum queue is replicated, and so survives the loss of a node; it must be durable, and its dead queue is one
+    too. Jobs that are held wait in classic queues all the same, each on one node."""
     message_ttl_ms: int | None = field(init=False, repr=False)
     """`message_ttl` in whole ms, rounded up; not clamped to what a broker takes."""
 
@@ -46,6 +57,10 @@ class QueueConfig:
             _check_int(self.max_priority, f"{where}: max_priority", lowest=0, highest=_MAX_PRIORITY)
         if not isinstance(self.durable, bool):
             raise InvalidConfigError(f"{where}: durable: expected True or False, got {self.durable!r}")
+        if self.queue_type not in get_args(QueueType):
+            raise InvalidConfigError(f"{where}: queue_type: expected 'classic' or 'quorum', got {self.queue_type!r}")
+        if self.queue_type == "quorum" and not self.durable:
+            raise InvalidConfigError(f"{where}: durable: RabbitMQ has no quorum queue that is not, got False")
         if not isinstance(self.retry, RetryPolicy):
             raise InvalidConfigError(f"{where}: retry: expected a RetryPolicy, got {self.retry!r}")
         ttl = self.message_ttl

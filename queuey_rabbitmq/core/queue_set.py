@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar, Unpack
 
 from queuey_rabbitmq.core.errors import InvalidConfigError
-from queuey_rabbitmq.core.queue_config import QueueConfig
+from queuey_rabbitmq.core.queue_config import QueueConfig, QueueType
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -36,6 +36,7 @@ class QueueOptions(TypedDict, total=False):
     durable: bool
     message_ttl: timedelta | float | None
     max_priority: int | None
+    queue_type: QueueType
 
 
 @dataclass(frozen=True, slots=True, eq=False)

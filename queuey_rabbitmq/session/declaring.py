@@ -55,12 +55,15 @@ class DeclareChannel(ManagedChannel):
         """Fail the current operation with what the broker said about its current queue."""
         operation, self._current = self._current, None
         if operation is not None:
-            queue = operation.current.queue
+            refused = operation.current
+            durability = "durable" if refused.durable else "transient"
             self._endings.fail(
                 operation,
+                # The broker names only the first of what differs.
                 DeclareRefusedError(
-                    f"declaring queue '{queue}': the broker refused it: {code} {text}. If it exists with other "
-                    "arguments, declare it as it is, or drain and delete it first.",
+                    f"declaring queue '{refused.queue}', {durability}, with {refused.arguments}: the broker refused "
+                    f"it: {code} {text}. If it exists with other arguments, declare it as it is, or drain and delete "
+                    "it first.",
                     code=code,
                     text=text,
                 ),

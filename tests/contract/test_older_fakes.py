@@ -12,12 +12,15 @@ from pytest_queuey.contract.hold_queues import HoldQueues
 from pytest_queuey.contract.lost_consumers import LostConsumers
 from pytest_queuey.contract.priorities import Priorities
 from pytest_queuey.contract.queues_on_the_broker import QueuesOnTheBroker
+from pytest_queuey.contract.quorum_queues import QuorumQueues
 from pytest_queuey.contract.refusals import Refusals
 from pytest_queuey.contract.retry_queue import RetryQueue
 from queuey_fake import FakeBroker
 
 
-class TestOlderFakes(Priorities, Refusals, QueuesOnTheBroker, HoldQueues, DeadQueues, RetryQueue, LostConsumers):
+class TestOlderFakes(
+    Priorities, Refusals, QueuesOnTheBroker, HoldQueues, DeadQueues, RetryQueue, QuorumQueues, LostConsumers
+):
     @pytest.fixture(params=["3.10", "4.0"])
     def queuey_broker(self, request: pytest.FixtureRequest) -> Iterator[FakeUnderTest]:
         broker = FakeUnderTest(FakeBroker(request.param))

@@ -147,6 +147,21 @@ def test_the_work_queue_has_a_ttl_and_priorities_where_they_are_configured(
     assert topology.queue_args(config) == arguments
 
 
+QUORUM = {"x-queue-type": "quorum", "x-delivery-limit": 2_147_483_647}
+
+
+def test_a_quorum_queue_has_no_priorities_and_no_limit_of_deliveries_and_so_has_its_dead_queue() -> None:
+    config = QueueConfig("q", queue_type="quorum", message_ttl=5)
+    assert topology.queue_args(config) == {"x-message-ttl": 5_000} | QUORUM
+    assert topology.dead_queue_args(config) == QUORUM
+
+
+def test_what_waits_for_a_quorum_queue_waits_in_classic_queues() -> None:
+    quorum, classic = QueueConfig("q", queue_type="quorum"), QueueConfig("q")
+    assert topology.deferred_queue_args(quorum, 1_000) == topology.deferred_queue_args(classic, 1_000)
+    assert topology.retry_queue_args(quorum) == topology.retry_queue_args(classic)
+
+
 def test_a_hold_queue_gives_back_to_its_work_queue_and_goes_after_twice_its_ttl() -> None:
     config = QueueConfig("myapp.emails", message_ttl=5, max_priority=9)
     assert topology.deferred_queue_args(config, 30_000) == {

@@ -73,6 +73,8 @@ def test_names_that_can_never_work_are_refused(name: Any) -> None:
         ("message_ttl", math.inf),
         ("message_ttl", "1s"),
         ("durable", 1),
+        ("queue_type", "stream"),
+        ("queue_type", None),
         ("retry", None),
         ("retry", 3),
     ],
@@ -85,3 +87,12 @@ def test_a_value_that_can_never_work_is_refused_naming_queue_and_field(field: st
 @pytest.mark.parametrize(("field", "value"), [("prefetch", 1), ("prefetch", 65535), ("max_priority", 255)])
 def test_the_outermost_values_are_taken(field: str, value: Any) -> None:
     assert getattr(QueueConfig("jobs", **{field: value}), field) == value
+
+
+def test_a_quorum_queue_that_is_not_durable_is_refused() -> None:
+    with pytest.raises(InvalidConfigError, match=r"^QueueConfig 'jobs': durable: RabbitMQ has no quorum queue that"):
+        QueueConfig("jobs", queue_type="quorum", durable=False)
+
+
+def test_a_deferred_job_returns_to_a_quorum_queue_at_the_top_priority_too() -> None:
+    assert QueueConfig("jobs", queue_type="quorum").top_priority == 10

@@ -69,7 +69,9 @@ def test_a_mistake_in_a_queue_names_the_class_and_the_field(options: dict[str, A
         declare({"work": Queue(**options)}, prefix="myapp")
 
 
-@pytest.mark.parametrize("options", [{"message_ttl": 4_294_967.295}, {"message_ttl": 0.001}, {"max_priority": 255}])
+@pytest.mark.parametrize(
+    "options", [{"message_ttl": 4_294_967.295}, {"message_ttl": 0.001}, {"max_priority": 255}, {"queue_type": "quorum"}]
+)
 def test_the_limits_themselves_are_allowed(options: dict[str, Any]) -> None:
     assert declare({"work": Queue(**options)}).__queues__["work"].name == "work"
 
