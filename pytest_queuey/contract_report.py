@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from pytest_queuey.asked import AskedBroker
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -36,7 +38,8 @@ def note_test(item: pytest.Item, missing: Sequence[str]) -> None:
 def _contract_of(item: pytest.Function) -> str:
     """Return the name of the contract and what it runs on."""
     backend = item.config.getoption("queuey_backend") if item.cls.__name__ == "TestBackend" else None
-    where = item.callspec.params.get("queuey_broker_kind") if hasattr(item, "callspec") else None
+    broker = item.callspec.params.get("_queuey_asked_broker") if hasattr(item, "callspec") else None
+    where = broker.id if isinstance(broker, AskedBroker) else None
     return " ".join([item.cls.__name__, *(f"[{what}]" for what in (backend, where) if what)])
 
 

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-BROKERS: Final = ("fake", "rabbitmq", "auto", "all")
+from pytest_queuey.asked import Asked, parse_brokers
+
 SOURCES: Final = ("auto", "url", "local", "docker")
 LOSSES: Final = ("fail", "report", "ignore")
 
@@ -22,7 +23,7 @@ LOSSES: Final = ("fail", "report", "ignore")
 class Settings(NamedTuple):
     """What the options say, checked."""
 
-    broker: str
+    broker: Asked
     backend: str | None
     """The backend that the contract runs on, as MODULE:CLASS."""
     rabbitmq_source: str
@@ -38,11 +39,6 @@ class Settings(NamedTuple):
     """What is done when the broker in memory loses a message of queuey's: fail, report or ignore."""
     foreign_losses: str
     """The same for messages that other clients published."""
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """Return the kinds of broker that tests run on, in order."""
-        return {"fake": ("fake",), "rabbitmq": ("rabbitmq",)}.get(self.broker, ("fake", "rabbitmq"))
 
 
 def _one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
@@ -129,11 +125,12 @@ class Option(NamedTuple):
 OPTIONS: Final = (
     Option(
         "broker",
-        "|".join(BROKERS),
+        "BROKERS",
         "fake",
-        _one_of(BROKERS),
-        "The brokers that tests using `queuey_broker` run on: the one in memory, a real RabbitMQ, both (all), or both "
-        "where a real one can be had (auto).",
+        parse_brokers,
+        "The brokers that tests using `queuey_broker` run on: fake (the one in memory), rabbitmq (a real one), all "
+        "(both), auto (both where a real one can be had), or several with commas between, also of a version: "
+        "fake-3.10,fake-4.3,rabbitmq-4.0.",
     ),
     Option(
         "backend",
@@ -172,14 +169,15 @@ OPTIONS: Final = (
         "PATH",
         "",
         lambda text: text or None,
-        "The rabbitmq-server executable of the local source; looked for where installations put it when not given.",
+        "The rabbitmq-server executable of the local source, or several with the system's path separator between, of "
+        "which the version is taken that is asked for; looked for where installations put it when not given.",
     ),
     Option(
         "rabbitmq-image",
         "IMAGE",
         "rabbitmq:4.0",
         str,
-        "The image of the docker source.",
+        "The image of the docker source; for rabbitmq-TAG in --queuey-broker, with that tag.",
     ),
     Option(
         "max-real-wait",

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from pytest_queuey.asked import FAKE_VERSIONS, AskedBroker, check_mark
 from pytest_queuey.options import Settings, add_options, read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pytest_queuey.broker_under_test import BrokerUnderTest
     from pytest_queuey.faults import Faults
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from queuey_rabbitmq import RabbitMqBackend
 
 _SETTINGS: Final = pytest.StashKey[Settings]()
-_REAL_BROKER: Final = pytest.StashKey["RealBroker"]()
+_REAL_BROKERS: Final = pytest.StashKey["dict[str | None, RealBroker]"]()
+"""The real brokers of the run, by the version that was asked for."""
 _WORKER_INPUT: Final = "queuey_rabbitmq"
 _MARK: Final = "queuey_broker"
 _EXPECT_LOSS: Final = "queuey_expect_loss"
@@ -44,7 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
         load(config, settings)
     config.addinivalue_line(
         "markers",
-        f"{_MARK}(*kinds): run a test that uses queuey_broker only on these kinds of broker, 'fake' or 'rabbitmq'.",
+        f"{_MARK}(*kinds, reason=None): run a test that uses queuey_broker only on these brokers: 'fake', 'rabbitmq', "
+        "or of a version, 'rabbitmq-4.3'.",
     )
     config.addinivalue_line(
         "markers",
@@ -56,41 +59,71 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
+def pytest_report_header(config: pytest.Config) -> list[str] | None:
     """Say which brokers are used, where it is more than the one in memory."""
     settings = config.stash[_SETTINGS]
-    if "rabbitmq" not in settings.kinds:
+    if not settings.broker.real:
         return None
     from pytest_queuey.sources.selection import choose
     from pytest_queuey.sources.server import SourceError
 
-    try:
-        real = choose(settings).what
-    except SourceError as error:
-        real = str(error)
-    return f"queuey: brokers {settings.broker}; the real RabbitMQ is {real}"
+    lines = [f"queuey: brokers {', '.join(broker.id for broker in settings.broker.brokers)}"]
+    for broker in settings.broker.real:
+        try:
+            real = choose(settings, broker.version).what
+        except SourceError as error:
+            real = str(error)
+        lines.append(f"queuey: {broker.id} is {real}")
+    return lines
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests that use `queuey_broker` on each kind of broker that was asked for, all of one kind together."""
-    if "queuey_broker_kind" not in metafunc.fixturenames:
+    """Run tests that use `queuey_broker` on each broker that was asked for, all of one broker together."""
+    uses_server = "_queuey_asked_server" in metafunc.fixturenames
+    asked = metafunc.config.stash[_SETTINGS].broker
+    real = asked.real
+    if "_queuey_asked_broker" not in metafunc.fixturenames:
+        if uses_server and len(real) > 1:
+            metafunc.parametrize(
+                "_queuey_asked_server",
+                [pytest.param(broker, id=broker.id) for broker in real],
+                indirect=True,
+                scope="session",
+            )
         return
-    kinds = metafunc.config.stash[_SETTINGS].kinds
-    mark = metafunc.definition.get_closest_marker(_MARK)
-    wanted = kinds if mark is None else mark.args
-    # A kind that the mark leaves out is skipped by name: a test that vanishes explains nothing.
-    said = f"{_MARK}({', '.join(map(repr, wanted))})"
-    if not set(wanted) <= {"fake", "rabbitmq"}:
-        raise pytest.Collector.CollectError(
-            f"{metafunc.definition.name}: {said}: the kinds of broker are 'fake' and 'rabbitmq'"
-        )
-    skip = pytest.mark.skip(reason=f"only for {said}")
+    skip_reason = _skipping(metafunc)
+    # Where a test uses the server too, it is the one that its broker is on.
+    names = ["_queuey_asked_broker", *(["_queuey_asked_server"] if uses_server else [])]
+    on_server = {broker: broker if broker in real else next(iter(real), None) for broker in asked.brokers}
     metafunc.parametrize(
-        "queuey_broker_kind",
-        [pytest.param(kind, id=kind, marks=() if kind in wanted else skip) for kind in kinds],
+        names,
+        [
+            pytest.param(
+                *(broker, on_server[broker])[: len(names)],
+                id=broker.id,
+                # One that the mark leaves out is skipped by name: a test that vanishes explains nothing.
+                marks=[pytest.mark.skip(reason=reason)] if (reason := skip_reason(broker)) else [],
+            )
+            for broker in asked.brokers
+        ],
         indirect=True,
         scope="session",
     )
+
+
+def _skipping(metafunc: pytest.Metafunc) -> Callable[[AskedBroker], str | None]:
+    """Return why a test is not for a broker, by its mark."""
+    mark = metafunc.definition.get_closest_marker(_MARK)
+    if mark is None:
+        return lambda _: None
+    said = f"{_MARK}({', '.join(map(repr, mark.args))})"
+    reason = mark.kwargs.get("reason")
+    try:
+        check_mark(mark.args, mark.kwargs)
+    except ValueError as error:
+        raise pytest.Collector.CollectError(f"{metafunc.definition.name}: {said}: {error}") from error
+    text = f"only for {said}{f': {reason}' if reason else ''}"
+    return lambda broker: None if any(broker.is_meant_by(word) for word in mark.args) else text
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -140,59 +173,81 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Start the real broker in the controller of an xdist run, and tell the worker where it is."""
-    if "rabbitmq" in node.config.stash[_SETTINGS].kinds:
-        node.workerinput[_WORKER_INPUT] = _real_broker(node.config).for_worker()
+    real = node.config.stash[_SETTINGS].broker.real
+    if real:
+        node.workerinput[_WORKER_INPUT] = [
+            (broker.version, _real_broker(node.config, broker.version).for_worker()) for broker in real
+        ]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the real broker if this process has started it."""
-    broker = config.stash.get(_REAL_BROKER, None)
-    if broker is not None:
+    """End the real brokers that this process has started."""
+    for broker in config.stash.get(_REAL_BROKERS, {}).values():
         broker.close()
 
 
-def _real_broker(config: pytest.Config) -> RealBroker:
-    if _REAL_BROKER not in config.stash:
+def _real_broker(config: pytest.Config, version: str | None) -> RealBroker:
+    brokers = config.stash.setdefault(_REAL_BROKERS, {})
+    if version not in brokers:
         from pytest_queuey.real_broker import RealBroker
 
-        given = getattr(config, "workerinput", {}).get(_WORKER_INPUT)
-        config.stash[_REAL_BROKER] = RealBroker(config.stash[_SETTINGS], from_controller=given)
-    return config.stash[_REAL_BROKER]
+        given = dict(getattr(config, "workerinput", {}).get(_WORKER_INPUT, ()))
+        brokers[version] = RealBroker(config.stash[_SETTINGS], version, from_controller=given.get(version))
+    return brokers[version]
 
 
-@pytest.fixture(scope="session")
-def queuey_broker_kind(request: pytest.FixtureRequest) -> str:
-    """Say which kind of broker the test runs on, 'fake' or 'rabbitmq'; parametrised by --queuey-broker."""
-    # Asked for at run time only, there is no parametrisation: then it is the first kind.
-    return getattr(request, "param", request.config.stash[_SETTINGS].kinds[0])
-
-
-@pytest.fixture(scope="session")
-def queuey_rabbitmq_server(request: pytest.FixtureRequest) -> ReadyBroker:
-    """Give the real RabbitMQ of the run: started when first needed, ended with the run, one for all xdist workers."""
+def _ready_broker(config: pytest.Config, version: str | None) -> ReadyBroker:
+    """Return a real broker that can be used; fails or skips the test where there is none."""
     from pytest_queuey.sources.server import SourceError
 
     try:
-        return _real_broker(request.config).ready()
+        return _real_broker(config, version).ready()
     except SourceError as error:
         reason = str(error)  # outside, or pytest prints every exception that led to it
-    if request.config.stash[_SETTINGS].broker == "auto":
+    if config.stash[_SETTINGS].broker.may_be_missing:
         pytest.skip(reason)
     pytest.fail(reason, pytrace=False)
 
 
+@pytest.fixture(scope="session")
+def _queuey_asked_broker(request: pytest.FixtureRequest) -> AskedBroker:
+    # Asked for at run time only, there is no parametrisation: then it is the first.
+    return getattr(request, "param", request.config.stash[_SETTINGS].broker.brokers[0])
+
+
+@pytest.fixture(scope="session")
+def _queuey_asked_server(request: pytest.FixtureRequest) -> AskedBroker | None:
+    return getattr(request, "param", next(iter(request.config.stash[_SETTINGS].broker.real), None))
+
+
+@pytest.fixture(scope="session")
+def queuey_broker_kind(_queuey_asked_broker: AskedBroker) -> str:
+    """Say which kind of broker the test runs on, 'fake' or 'rabbitmq'; parametrised by --queuey-broker."""
+    return _queuey_asked_broker.kind
+
+
+@pytest.fixture(scope="session")
+def queuey_rabbitmq_server(request: pytest.FixtureRequest, _queuey_asked_server: AskedBroker | None) -> ReadyBroker:
+    """Give the real RabbitMQ of the run: started when first needed, ended with the run, one for all xdist workers.
+
+    Where several versions were asked for, tests that use it run on each.
+    """
+    return _ready_broker(request.config, _queuey_asked_server.version if _queuey_asked_server else None)
+
+
 @pytest.fixture
-def queuey_broker(request: pytest.FixtureRequest, queuey_broker_kind: str) -> Iterator[BrokerUnderTest]:
+def queuey_broker(request: pytest.FixtureRequest, _queuey_asked_broker: AskedBroker) -> Iterator[BrokerUnderTest]:
     """Give the test an empty broker: in memory, or a virtual host of its own on a real RabbitMQ.
 
     The same on both: `.kind`, `.version`, `.url`, `.backend(options)`, `.name(queue)`, `.advance(seconds)`,
     `.queue(name)`, `.queues()`. Backends are closed when the test ends.
     """
     settings = request.config.stash[_SETTINGS]
-    if queuey_broker_kind == "rabbitmq":
+    if _queuey_asked_broker.kind == "rabbitmq":
         from pytest_queuey.broker_under_test import RabbitMqUnderTest
 
-        server = request.getfixturevalue("queuey_rabbitmq_server")
+        server = _ready_broker(request.config, _queuey_asked_broker.version)
+        _skip_if_unmeant(request, server.version)
         with_faults = "queuey_faults" in request.fixturenames
         broker = RabbitMqUnderTest(server, settings, with_faults=with_faults)
         yield broker
@@ -202,13 +257,22 @@ def queuey_broker(request: pytest.FixtureRequest, queuey_broker_kind: str) -> It
     from pytest_queuey.failure_report import FailureReport
     from queuey_fake import FakeBroker
 
-    fake = FakeBroker(wait_guard=settings.wait_guard)
+    version = _queuey_asked_broker.version or FAKE_VERSIONS[-1]
+    fake = FakeBroker(version, wait_guard=settings.wait_guard)
     for mark in request.node.iter_markers(_EXPECT_LOSS):
         fake.journal.expect_loss(**mark.kwargs)
     report = FailureReport.of(request.config, settings)
     report.watch(request.node, fake)
     yield FakeUnderTest(fake)
     report.end(request.node)
+
+
+def _skip_if_unmeant(request: pytest.FixtureRequest, version: str) -> None:
+    """Skip a test whose mark names other versions, where the version was not known before the broker ran."""
+    mark = request.node.get_closest_marker(_MARK)
+    running = AskedBroker("rabbitmq", version, version)
+    if mark is not None and not any(running.is_meant_by(word) for word in mark.args):
+        pytest.skip(f"only for {_MARK}({', '.join(map(repr, mark.args))}), and this is RabbitMQ {version}")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_queuey.asked import AskedBroker
 from pytest_queuey.broker_node import BrokerNode
 from pytest_queuey.own_vhost import VhostPool
 from pytest_queuey.sources.selection import Started, choose, wait_for
@@ -37,8 +38,11 @@ class ReadyBroker(NamedTuple):
 class RealBroker:
     """The real broker of the run, as one process sees it."""
 
-    def __init__(self, settings: Settings, *, from_controller: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, settings: Settings, wanted: str | None = None, *, from_controller: dict[str, Any] | None = None
+    ) -> None:
         self._settings = settings
+        self._wanted = wanted
         self._run = secrets.token_hex(4)
         self._started: Started | None = None
         self._server: RealServer | None = None
@@ -64,6 +68,7 @@ class RealBroker:
             server = self._start()
             try:
                 version = wait_for(server)
+                self._check_version(server, version)
             except SourceError as error:
                 self._error = error
                 raise
@@ -73,6 +78,12 @@ class RealBroker:
             is_ours_alone = self._started is not None and server.folder is not None
             self._ready = ReadyBroker(server, version, node, vhosts, self._restart if is_ours_alone else None)
         return self._ready
+
+    def _check_version(self, server: RealServer, version: str) -> None:
+        if not AskedBroker("rabbitmq", self._wanted, "").is_of(version):
+            raise SourceError(
+                f"rabbitmq-{self._wanted} was asked for (--queuey-broker), and {server.what} is RabbitMQ {version}"
+            )
 
     def _restart(self) -> None:
         ready = self.ready()
@@ -106,7 +117,7 @@ class RealBroker:
             raise self._error
         if self._server is None:
             try:
-                self._started = choose(self._settings).start()
+                self._started = choose(self._settings, self._wanted).start()
             except SourceError as error:
                 self._error = error
                 raise

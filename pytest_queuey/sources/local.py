@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import select
 import shutil
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Self
 
+from pytest_queuey.asked import AskedBroker
 from pytest_queuey.sources.server import RealServer, SourceError, last_lines
 
 SEARCHED: Final = (
@@ -33,6 +35,7 @@ SEARCHED: Final = (
     "/opt/rabbitmq*/sbin/rabbitmq-server",
 )
 """Where installations put the executable; then PATH."""
+_VERSION_IN_NAME: Final = re.compile(r"rabbitmq[-_]server[-_](\d+(?:\.\d+)+)")
 _WRAPPER: Final = "rabbitmq-script-wrapper"
 _SOCKET_PATH_LIMIT: Final = 100
 """Bytes; a socket file's path may have 104 on macOS and 108 on Linux."""
@@ -54,21 +57,42 @@ disk_free_limit.absolute = 1MB
 """
 
 
-def find_server(given: str | None) -> Path:
-    """Return the rabbitmq-server executable; raises SourceError that says where it was looked for."""
+def find_server(given: str | None, version: str | None = None) -> Path:
+    """Return the rabbitmq-server executable, of a version where one is asked for; raises SourceError that says where.
+
+    A version is read off the names of the executable and of its folder; an executable whose names say none is taken
+    where none says the right one.
+    """
     if given is not None:
-        return _usable(given)
-    found = [path for pattern in SEARCHED for path in sorted(map(str, Path("/").glob(pattern[1:])), reverse=True)]
-    if on_path := shutil.which("rabbitmq-server"):
-        found.append(on_path)
-    for path in found:
-        with contextlib.suppress(SourceError):
-            return _usable(path)
+        found = [_usable(path) for path in given.split(os.pathsep)]
+    else:
+        paths = [path for pattern in SEARCHED for path in sorted(map(str, Path("/").glob(pattern[1:])), reverse=True)]
+        if on_path := shutil.which("rabbitmq-server"):
+            paths.append(on_path)
+        found = []
+        for path in paths:
+            with contextlib.suppress(SourceError):
+                found.append(_usable(path))
+    if version is not None:
+        found = _of_version(found, version)
+    if found:
+        return found[0]
+    what = "no rabbitmq-server" if version is None else f"no rabbitmq-server {version}"
+    if given is not None:
+        raise SourceError(f"{what} is among --queuey-rabbitmq-server={given}")
     raise SourceError(
-        "no rabbitmq-server is installed (looked in "
+        f"{what} is installed (looked in "
         f"{', '.join(pattern.rpartition('/')[0] for pattern in SEARCHED)} and PATH); "
         "install RabbitMQ or give --queuey-rabbitmq-server=PATH"
     )
+
+
+def _of_version(found: list[Path], version: str) -> list[Path]:
+    """Return the executables of a version, then those that do not say theirs."""
+    asked = AskedBroker("rabbitmq", version, "")
+    said = {path: _VERSION_IN_NAME.findall(f"{path} {path.resolve()}") for path in found}
+    right = [path for path in found if said[path] and asked.is_of(said[path][-1])]
+    return [*right, *(path for path in found if not said[path])]
 
 
 def _usable(path: str) -> Path:

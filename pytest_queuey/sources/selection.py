@@ -34,8 +34,10 @@ class Choice:
     """Starts it and returns without waiting for it; raises SourceError."""
 
 
-def choose(settings: Settings) -> Choice:
+def choose(settings: Settings, version: str | None = None) -> Choice:
     """Return the source that was asked for, or with auto the first that is there: url, local, docker.
+
+    With a version, a server of that version; one that does not say its version before it runs may be another.
 
     Nothing is started. Raises SourceError that says of each source why it is not there. What is there and then does
     not work is an error, not a reason to take another: tests would run on a broker that nobody expects.
@@ -45,7 +47,7 @@ def choose(settings: Settings) -> Choice:
     reasons = []
     for source in wanted:
         try:
-            return finders[source](settings)
+            return finders[source](settings, version)
         except SourceError as error:
             reasons.append(f"  {source}: {error}")
     raise SourceError("no real RabbitMQ can be had:\n" + "\n".join(reasons))
@@ -66,7 +68,7 @@ def wait_for(server: RealServer) -> str:
     return url.check(server)
 
 
-def _url(settings: Settings) -> Choice:
+def _url(settings: Settings, _version: str | None) -> Choice:
     from pytest_queuey.sources.url import UrlServer, without_password
 
     url = settings.rabbitmq_url
@@ -75,18 +77,18 @@ def _url(settings: Settings) -> Choice:
     return Choice(f"the one at {without_password(url)}", lambda: UrlServer.start(url, settings.rabbitmq_ctl))
 
 
-def _local(settings: Settings) -> Choice:
+def _local(settings: Settings, version: str | None) -> Choice:
     from pytest_queuey.sources.local import LocalServer, find_server
 
-    executable = find_server(settings.rabbitmq_server)
+    executable = find_server(settings.rabbitmq_server, version)
     return Choice(f"a private server, {executable}", lambda: LocalServer.start(executable))
 
 
-def _docker(settings: Settings) -> Choice:
+def _docker(settings: Settings, version: str | None) -> Choice:
     from pytest_queuey.sources.docker import find_docker
 
     host = find_docker()
-    image = settings.rabbitmq_image
+    image = settings.rabbitmq_image if version is None else f"{_repository(settings.rabbitmq_image)}:{version}"
 
     def start() -> Started:
         from pytest_queuey.sources.container import ContainerServer
@@ -94,3 +96,9 @@ def _docker(settings: Settings) -> Choice:
         return ContainerServer.start(image, host)
 
     return Choice(f"a container of {image} at {host}", start)
+
+
+def _repository(image: str) -> str:
+    """Return an image's name without its tag; a colon before a slash is that of a registry's port."""
+    path, slash, name = image.rpartition("/")
+    return f"{path}{slash}{name.partition(':')[0]}"

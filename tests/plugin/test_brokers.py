@@ -1,11 +1,16 @@
 """Which brokers tests run on, and what is said where a real one cannot be had."""
 
+import os
 import socket
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+
+from pytest_queuey.asked import FAKE_VERSIONS
+from queuey_fake import FakeBroker
+from queuey_fake.model.versions import VERSIONS
 
 USES_THE_BROKER = "def test_it(queuey_broker): assert queuey_broker.kind == 'fake'"
 OTHER_PLUGINS = ("anyio", "asyncio", "hypothesispytest", "time_machine", "xdist", "xdist.looponfail")
@@ -31,9 +36,16 @@ def test_the_fake_is_the_default_and_has_its_id(run_pytest: pytest.Pytester) -> 
         ("rabbitmq", ["test_it[rabbitmq]"]),
         ("auto", ["test_it[fake]", "test_it[rabbitmq]"]),
         ("all", ["test_it[fake]", "test_it[rabbitmq]"]),
+        ("fake-3.10", ["test_it[fake]"]),
+        ("fake-3.10,rabbitmq-4.0", ["test_it[fake]", "test_it[rabbitmq]"]),
+        ("rabbitmq,fake-3.10,fake-4.3", ["test_it[fake-3.10]", "test_it[fake-4.3]", "test_it[rabbitmq]"]),
+        ("all,fake-3.10", ["test_it[fake-4.3]", "test_it[fake-3.10]", "test_it[rabbitmq]"]),
+        ("rabbitmq-3.13-management,rabbitmq-4.0", ["test_it[rabbitmq-3.13-management]", "test_it[rabbitmq-4.0]"]),
     ],
 )
-def test_the_ids_are_the_kinds(run_pytest: pytest.Pytester, broker: str, ids: list[str]) -> None:
+def test_ids_name_versions_only_where_several_are_asked_for(
+    run_pytest: pytest.Pytester, broker: str, ids: list[str]
+) -> None:
     run_pytest.makepyfile(USES_THE_BROKER)
     assert node_ids(run_pytest, f"--queuey-broker={broker}") == ids
 
@@ -71,6 +83,75 @@ def test_a_mark_limits_a_test_to_some_kinds_and_the_others_are_skipped_with_the_
     result.stdout.fnmatch_lines(["SKIPPED*only for queuey_broker('fake')"])
 
 
+def test_every_version_that_the_fake_imitates_can_be_asked_for() -> None:
+    assert tuple(VERSIONS) == FAKE_VERSIONS
+    assert FakeBroker().version == FAKE_VERSIONS[-1]
+
+
+def test_each_version_of_the_fake_is_the_one_that_its_id_names(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        """
+        def test_it(request, queuey_broker, queuey_broker_kind):
+            assert request.node.callspec.id == f"fake-{queuey_broker.version}"
+            assert queuey_broker_kind == "fake"
+        """
+    )
+    run_pytest.runpytest_inprocess("--queuey-broker=fake-3.10,fake-4.0,fake-4.3").assert_outcomes(passed=3)
+
+
+def test_a_mark_limits_a_test_to_versions_and_its_reason_is_shown(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        """
+        import pytest
+        @pytest.mark.queuey_broker("fake-4.3", "rabbitmq", reason="3.10 knows no such thing")
+        def test_it(queuey_broker): assert queuey_broker.version == "4.3"
+        """
+    )
+    result = run_pytest.runpytest_inprocess("--queuey-broker=fake-3.10,fake-4.3", "-rs")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*only for queuey_broker('fake-4.3', 'rabbitmq'): 3.10 knows no such thing"])
+
+
+def test_several_real_versions_each_have_their_source_in_the_header(
+    run_pytest: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    servers = [tmp_path / f"rabbitmq_server-{version}" / "rabbitmq-server" for version in ("3.10.8", "4.0.5")]
+    for server in servers:
+        server.parent.mkdir()
+        server.touch(mode=0o755)
+    result = run_pytest.runpytest_inprocess(
+        "--queuey-broker=rabbitmq-3.10,rabbitmq-4.0,rabbitmq-4.3",
+        f"--queuey-rabbitmq-server={os.pathsep.join(map(str, servers))}",
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "queuey: brokers rabbitmq-3.10, rabbitmq-4.0, rabbitmq-4.3",
+            f"queuey: rabbitmq-3.10 is a private server, {servers[0]}",
+            f"queuey: rabbitmq-4.0 is a private server, {servers[1]}",
+            "queuey: rabbitmq-4.3 is no real RabbitMQ can be had:",
+            "  local: no rabbitmq-server 4.3 is among --queuey-rabbitmq-server=*",
+        ]
+    )
+
+
+def test_a_test_that_uses_the_server_runs_on_each_that_was_asked_for(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        """
+        def test_server(queuey_rabbitmq_server): pass
+        def test_both(queuey_broker, queuey_rabbitmq_server): pass
+        """
+    )
+    assert node_ids(run_pytest, "--queuey-broker=all") == ["test_server", "test_both[fake]", "test_both[rabbitmq]"]
+    assert sorted(node_ids(run_pytest, "--queuey-broker=fake,rabbitmq-4.0,rabbitmq-4.3")) == [
+        "test_both[fake]",
+        "test_both[rabbitmq-4.0]",
+        "test_both[rabbitmq-4.3]",
+        "test_server[rabbitmq-4.0]",
+        "test_server[rabbitmq-4.3]",
+    ]
+
+
 def test_a_mark_with_an_unknown_kind_is_an_error(run_pytest: pytest.Pytester) -> None:
     run_pytest.makepyfile(
         """
@@ -81,7 +162,7 @@ def test_a_mark_with_an_unknown_kind_is_an_error(run_pytest: pytest.Pytester) ->
     )
     result = run_pytest.runpytest_inprocess()
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*test_it: queuey_broker('redis'): the kinds of broker are 'fake' and 'rabbitmq'"])
+    result.stdout.fnmatch_lines(["*test_it: queuey_broker('redis'): the kinds of broker are 'fake' and 'rabbitmq'; *"])
 
 
 def test_asked_for_at_run_time_only_it_is_the_first_kind(run_pytest: pytest.Pytester) -> None:
@@ -131,7 +212,7 @@ def test_auto_takes_the_first_source_that_is_there_and_the_header_says_which(
 ) -> None:
     def header(*options: str) -> str:
         result = run_pytest.runpytest_inprocess("--queuey-broker=all", "--collect-only", *options)
-        return next(line.partition("; ")[2] for line in result.outlines if line.startswith("queuey: "))
+        return next(line.removeprefix("queuey: ") for line in result.outlines if " is " in line)
 
     docker = tmp_path / "d"
     with socket.socket(socket.AF_UNIX) as daemon:
@@ -141,10 +222,10 @@ def test_auto_takes_the_first_source_that_is_there_and_the_header_says_which(
         daemon_thread.start()
         monkeypatch.setenv("DOCKER_HOST", f"unix://{docker}")
         server = f"--queuey-rabbitmq-server={sys.executable}"
-        assert header(server, "--queuey-rabbitmq-url=amqp://h") == "the real RabbitMQ is the one at amqp://h:5672"
-        assert header(server) == f"the real RabbitMQ is a private server, {sys.executable}"
+        assert header(server, "--queuey-rabbitmq-url=amqp://h") == "rabbitmq is the one at amqp://h:5672"
+        assert header(server) == f"rabbitmq is a private server, {sys.executable}"
         image = "--queuey-rabbitmq-image=rabbitmq:3.13"
-        assert header(NO_REAL_ONE[1], image) == f"the real RabbitMQ is a container of rabbitmq:3.13 at unix://{docker}"
+        assert header(NO_REAL_ONE[1], image) == f"rabbitmq is a container of rabbitmq:3.13 at unix://{docker}"
         daemon_thread.join(10)
 
 
@@ -229,7 +310,7 @@ def test_a_run_that_does_not_use_the_fixtures_loads_nothing_of_queuey_but_the_pl
             heavy = {"pika", "testcontainers", "docker", "freezegun", "asyncio", "queuey_fake", "queuey_rabbitmq"}
             assert heavy & set(sys.modules) == set()
             ours = {name for name in sys.modules if name.startswith("pytest_queuey")}
-            assert ours == {"pytest_queuey", "pytest_queuey.plugin", "pytest_queuey.options"}
+            assert ours == {"pytest_queuey", *(f"pytest_queuey.{part}" for part in ("asked", "options", "plugin"))}
         """
     )
     monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")

@@ -26,7 +26,13 @@ def test_help_groups_every_option_with_its_ini(run_pytest: pytest.Pytester) -> N
 @pytest.mark.parametrize(
     ("option", "problem"),
     [
-        ("--queuey-broker=real", "it must be one of fake, rabbitmq, auto, all"),
+        (
+            "--queuey-broker=real",
+            "it must be fake, rabbitmq, auto, all, or several with commas *",
+        ),
+        ("--queuey-broker=fake-3.9", "it must be fake, *: fake-3.10, fake-4.0, fake-4.3, rabbitmq-VERSION"),
+        ("--queuey-broker=fake,", "it must be fake, *"),
+        ("--queuey-broker=fake,fake-4.3", "it names a broker twice: fake-4.3, fake-4.3"),
         ("--queuey-backend=mypackage", "it must be MODULE:CLASS"),
         ("--queuey-backend=nosuchmodule:Mine", "the module cannot be imported: No module named 'nosuchmodule'"),
         ("--queuey-backend=json:Mine", "json (*) has no callable Mine"),
@@ -52,7 +58,7 @@ def test_a_bad_value_in_the_ini_is_a_usage_error_that_names_the_ini(run_pytest: 
     run_pytest.makeini("[pytest]\nqueuey_broker = real")
     result = run_pytest.runpytest_inprocess()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: ini queuey_broker=real: it must be one of fake, rabbitmq, auto, all"])
+    result.stderr.fnmatch_lines(["ERROR: ini queuey_broker=real: it must be fake, rabbitmq, auto, all, or several *"])
 
 
 def test_a_bad_url_in_the_environment_is_a_usage_error_that_names_the_variable(
@@ -68,10 +74,10 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_ini(
 ) -> None:
     def chosen(*options: str) -> str:
         result = run_pytest.runpytest_inprocess("--queuey-broker=auto", "--collect-only", *options)
-        return next(line for line in result.outlines if line.startswith("queuey: "))
+        return next(line for line in result.outlines if line.startswith("queuey: rabbitmq is "))
 
     run_pytest.makeini("[pytest]\nqueuey_rabbitmq_url = amqp://user:secret@ini/")
-    assert chosen() == "queuey: brokers auto; the real RabbitMQ is the one at amqp://user@ini:5672/"
+    assert chosen() == "queuey: rabbitmq is the one at amqp://user@ini:5672/"
     monkeypatch.setenv("QUEUEY_RABBITMQ_URL", "amqp://environment")
     assert chosen().endswith("the one at amqp://environment:5672")
     assert chosen("--queuey-rabbitmq-url=amqp://flag:1/v").endswith("the one at amqp://flag:1/v")
@@ -81,6 +87,21 @@ def test_native_toml_configuration_is_read(run_pytest: pytest.Pytester) -> None:
     run_pytest.makepyprojecttoml("[tool.pytest.ini_options]\nqueuey_broker = 'real'")
     result = run_pytest.runpytest_inprocess()
     result.stderr.fnmatch_lines(["ERROR: ini queuey_broker=real: *"])
+
+
+@pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest has a strict mode since 9")
+def test_it_runs_in_pytests_strict_mode(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makeini("[pytest]\nstrict = true\nqueuey_broker = fake-3.10,fake-4.3")
+    run_pytest.makepyfile(
+        """
+        import pytest
+        @pytest.mark.queuey_broker("fake")
+        @pytest.mark.queuey_expect_loss(reason="expired")
+        @pytest.mark.queuey_needs("holds")
+        def test_it(queuey_broker): pass
+        """
+    )
+    run_pytest.runpytest_inprocess().assert_outcomes(passed=2)
 
 
 def test_a_run_on_the_fake_alone_says_nothing_in_the_header(run_pytest: pytest.Pytester) -> None:
