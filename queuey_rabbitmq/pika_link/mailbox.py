@@ -15,6 +15,17 @@ T = TypeVar("T")
 MAX_WAIT_S = threading.TIMEOUT_MAX
 
 
+class _Refusing(SimpleQueue[T]):
+    """Stands for items that are not for this process."""
+
+    def __init__(self, refuse: Callable[[], None]) -> None:
+        self._refuse = refuse
+
+    def get_nowait(self) -> T:
+        self._refuse()
+        raise Empty
+
+
 class PikaMailbox(Generic[T]):
     """The port's Mailbox. `refuse_to_block` raises where the calling thread must not wait."""
 
@@ -22,6 +33,10 @@ class PikaMailbox(Generic[T]):
         self._items: SimpleQueue[T] = SimpleQueue()
         self._refuse_to_block = refuse_to_block
         self.put = self._items.put
+
+    def refuse(self, refuse: Callable[[], None]) -> None:
+        """Give nothing more, but raise what `refuse` does: what is here is the parent's, in a forked process."""
+        self._items = _Refusing(refuse)
 
     def get(self, timeout_ms: int | None) -> T | None:
         """Take the oldest item; see the port.

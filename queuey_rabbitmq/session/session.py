@@ -487,13 +487,19 @@ class Session:
         self._consuming.abort()
 
     def abandon(self, error: BaseException) -> None:
-        """Fail everything: the link has died."""
-        down = BackendError(f"the link to the broker has died: {error}")
-        down.__cause__ = error
+        """Fail everything: the link has died, or was closed under the session, as at the end of the process."""
+        down: QueueyError
+        if isinstance(error, ShutDownError):
+            down = error
+        else:
+            down = BackendError(f"the link to the broker has died: {error}")
+            down.__cause__ = error
         if self._down is None:
             self._go_down(down)
         event = amqp.ConnectionLost("open", 0, str(error), error)
         for consumer in list(self._consumers.values()):
+            if down is error:
+                consumer.end(down)
             consumer.connection_lost(lost_error("consume", event))
         if self._disconnecting is not None:
             self._endings.succeed(self._disconnecting)
