@@ -20,7 +20,7 @@ class Traffic:
         self.hung_since_ms: int | None = None
         """Since when nothing arrives any more, in either direction; None while it does."""
         self.is_calm = True
-        """Whether everything arrives at once."""
+        """Whether everything arrives at once, and nothing is on its way any more."""
         self.refused_until_ms = 0
         """Until when new connections are refused."""
         self._late: dict[Lane, None] = {}
@@ -40,12 +40,12 @@ class Traffic:
     def resume(self) -> None:
         """Let things arrive again."""
         self.hung_since_ms = None
-        self.is_calm = not self.delay_ms
+        self._look_around()
 
     def delay(self, ms: int) -> None:
         """Let everything arrive so much later."""
         self.delay_ms = ms
-        self.is_calm = not ms and not self.is_hung
+        self._look_around()
 
     @property
     def refuses_connections(self) -> bool:
@@ -65,6 +65,10 @@ class Traffic:
     def forget(self, lane: Lane) -> None:
         """Let go of a lane that has nothing any more."""
         self._late.pop(lane, None)
+        self._look_around()
+
+    def _look_around(self) -> None:
+        self.is_calm = not (self.delay_ms or self.is_hung or self._late)
 
     def next_due_ms(self) -> int | None:
         """Return when something arrives next; None where nothing is on its way, or all of it hangs."""
@@ -103,7 +107,7 @@ class Lane:
     @property
     def is_clear(self) -> bool:
         """Whether what is put in now arrives at once."""
-        return not self._late and self._traffic.is_calm
+        return self._traffic.is_calm
 
     @property
     def next_due(self) -> tuple[int, int]:

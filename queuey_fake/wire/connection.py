@@ -73,7 +73,8 @@ class ServerConnection:
         self._user = ""
         self._name: str | None = None
         self._channels: dict[int, WireChannel] = {}
-        self._waiting: deque[Saying] = deque()
+        self.waiting: deque[Saying] = deque()
+        """What is to be sent, oldest first."""
         self._speaker = Speaker(self.version)
 
     # ------------------------------------------------------------------------------------------------ output
@@ -88,30 +89,25 @@ class ServerConnection:
         """Whether octets came that have not been read, or not in full."""
         return bool(self._input)
 
-    @property
-    def has_output(self) -> bool:
-        """Whether anything is waiting to be sent."""
-        return bool(self._waiting)
-
     def take_output(self, room: int) -> bytes:
         """Return octets to send, about as many as there is room for."""
-        return self._speaker.take(self._waiting, room)
+        return self._speaker.take(self.waiting, room)
 
     def take_events(self) -> None:
         """Take what the model has to say to the client."""
         if self.model is not None and self.model.outbox:
-            self._waiting.extend(self.model.outbox)
+            self.waiting.extend(self.model.outbox)
             self.model.outbox.clear()
 
     def say(self, frame: bytes) -> None:
         """Send a frame behind everything that is waiting."""
         self.take_events()
-        self._waiting.append(frame)
+        self.waiting.append(frame)
 
     def lose(self) -> None:
         """Hear that the socket is gone."""
         self.is_finished = True
-        self._waiting.clear()
+        self.waiting.clear()
         self._end()
 
     def _end(self) -> None:
@@ -251,7 +247,7 @@ class ServerConnection:
 
     def _start(self, header: bytes) -> None:
         if not handshake.speaks_amqp_0_9_1(header):
-            self._waiting.append(handshake.refused_header(header, self.version))
+            self.waiting.append(handshake.refused_header(header, self.version))
             self.crash()
             return
         self.phase = Phase.STARTING

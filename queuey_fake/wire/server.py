@@ -141,6 +141,7 @@ class Server:
         self._now_s = real_time.monotonic_s()  # as of the thread's last turn
         self._looks_again_s = 0.0
         self._wakes_at_ms: int | None = None
+        self._thread_ident = 0
         driver.add(self)
         self._thread = threading.Thread(target=self._serve, name="queuey_fake AMQP port", daemon=True)
         self._thread.start()
@@ -183,6 +184,7 @@ class Server:
     # ------------------------------------------------------------------------------------------------ the thread
 
     def _serve(self) -> None:
+        self._thread_ident = threading.get_ident()
         while not self._is_closing:
             self._ready = self._selector.select(self._patience_s())
             if self._is_closing:
@@ -245,9 +247,9 @@ class Server:
         connection = client.connection
         if not self._traffic.is_calm and (self._traffic.is_hung or len(client.to_broker) > MAX_LATE):
             return 0
-        if client.unsent or connection.has_output:
+        if client.unsent or connection.waiting:
             return _WRITE
-        return 0 if connection.is_blocked else _READ
+        return 0 if (model := connection.model) is not None and model.is_blocked else _READ
 
     # ------------------------------------------------------------------------------------------------ sockets
 
@@ -304,7 +306,7 @@ class Server:
             self._end(client)
             return False
         client.received_s = self._now_s
-        if client.to_broker.is_clear:
+        if self._traffic.is_calm:
             self._receive(client, octets)
         else:
             client.to_broker.put(partial(self._receive, client, octets))
@@ -335,9 +337,10 @@ class Server:
     def _send(self, client: Client) -> None:
         """Send what there is, as far as the socket takes it."""
         connection = client.connection
-        if not client.to_client.is_clear:
+        traffic = self._traffic
+        if not traffic.is_calm:
             self._send_later(client)
-        while (client.unsent or connection.has_output) and not self._traffic.is_hung:
+        while (client.unsent or connection.waiting) and traffic.hung_since_ms is None:
             octets: bytes | memoryview = client.unsent
             if not octets:
                 try:
@@ -362,7 +365,7 @@ class Server:
 
     def _send_later(self, client: Client) -> None:
         """Put what there is on its way, unless nothing moves at all: then it waits where it is."""
-        while client.connection.has_output and not self._traffic.is_hung:
+        while client.connection.waiting and not self._traffic.is_hung:
             client.to_client.put(partial(self._arrived, client, client.connection.take_output(WRITE_ROOM)))
 
     def _arrived(self, client: Client, octets: bytes) -> None:
@@ -451,7 +454,7 @@ class Server:
         while self._talking:
             client, _ = self._talking.popitem()
             self._send(client)
-        if threading.get_ident() != self._thread.ident and (self._unwatched or self._is_due_earlier()):
+        if threading.get_ident() != self._thread_ident and (self._unwatched or self._is_due_earlier()):
             self._wake()
 
     def _is_due_earlier(self) -> bool:

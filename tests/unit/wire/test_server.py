@@ -234,7 +234,7 @@ def test_a_client_that_does_not_read_is_not_read_either(broker: FakeBroker, conn
         flood.socket.sendall((get + nack) * 300_000)
     client = next(iter(server_of(broker)._clients.values()))
     assert len(client.connection._input) <= 131_072 + 8
-    assert len(client.connection._waiting) < 2 * server.READ_SIZE // len(get + nack)
+    assert len(client.connection.waiting) < 2 * server.READ_SIZE // len(get + nack)
 
 
 @pytest.mark.parametrize(
