@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from queuey_rabbitmq.core.envelope import Envelope
 
 
@@ -46,3 +48,20 @@ class Delivery(Protocol):
 
     def dead_letter(self, reason: str) -> None:
         """Move the job to its queue's dead queue with `reason`, then ack this delivery."""
+
+
+@runtime_checkable
+class SettlesWithoutWaiting(Protocol):
+    """A delivery whose outcomes need not be waited for; a worker's threads then take the next job meanwhile.
+
+    The futures end as the calls without `nowait` do. What can be refused without the broker is raised at once.
+    """
+
+    def retry_nowait(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
+        """Start to publish `envelope`, to return after `delay` (seconds or timedelta); the ack follows the confirm."""
+
+    def defer_nowait(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
+        """Start to publish `envelope`, to return after `delay` (seconds or timedelta); the ack follows the confirm."""
+
+    def dead_letter_nowait(self, reason: str) -> Future[None]:
+        """Start to move the job to its queue's dead queue with `reason`; the ack follows the confirm."""

@@ -12,10 +12,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING
 
 from queuey_rabbitmq.core.attempt import Attempt, TimeoutWatch
+from queuey_rabbitmq.core.delivery import SettlesWithoutWaiting
 from queuey_rabbitmq.core.durations import whole_ms
 from queuey_rabbitmq.core.errors import (
     AlreadySettledError,
@@ -30,6 +32,7 @@ from queuey_rabbitmq.core.event_loop import Abandoned, EventLoop
 from queuey_rabbitmq.core.outcomes import (
     DONE,
     Dead,
+    Done,
     Fatal,
     Hold,
     JobTimeoutError,
@@ -42,10 +45,14 @@ from queuey_rabbitmq.core.outcomes import (
 )
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from queuey_rabbitmq.core.backend import Backend
     from queuey_rabbitmq.core.delivery import Delivery
+    from queuey_rabbitmq.core.envelope import Envelope
     from queuey_rabbitmq.core.handlers import Handler, RetryRules
     from queuey_rabbitmq.core.hooks import HookChain
+    from queuey_rabbitmq.core.outstanding import Outstanding
     from queuey_rabbitmq.core.queue_config import QueueConfig
     from queuey_rabbitmq.core.retry import RandomSource
 
@@ -80,6 +87,8 @@ class Dispatcher:
         self._loop = loop
         self.watch: TimeoutWatch | None = None
         """Who minds the time of handlers while they run, where anybody does."""
+        self.outstanding: Outstanding | None = None
+        """Who minds outcomes that the broker has not confirmed, so that no thread waits for it, where anybody does."""
         self._lock = threading.Lock()
         self.settle_failures = 0
         """How many outcomes the broker was not told."""
@@ -170,27 +179,49 @@ class Dispatcher:
         """Tell the broker, then everyone else."""
         if isinstance(outcome, Dead) and self._hooks:
             self._hooks.tell("dead_lettered", attempt.context, outcome.reason, outcome.error, self._took(attempt))
+        outstanding = self.outstanding
         try:
-            self._settle(attempt, outcome)
-        except Exception as error:  # noqa: BLE001 -- an error of our own must not end the worker either
-            if isinstance(error, _CAN_NEVER_WORK) and not isinstance(outcome, Dead):
-                self._conclude(attempt, self._instead(attempt, outcome, error))
+            if isinstance(outcome, Done):
+                attempt.delivery.ack()
+            elif outstanding is not None and isinstance(attempt.delivery, SettlesWithoutWaiting):
+                future = self._start_to_settle(attempt.delivery, attempt.delivery, outcome)
+                outstanding.follow(future, partial(self._settled, attempt, outcome))
+                return
             else:
-                self._settle_failed(attempt, error)
+                self._settle(attempt.delivery, outcome)
+        except Exception as error:  # noqa: BLE001 -- an error of our own must not end the worker either
+            self._settled(attempt, outcome, error)
         else:
             self._concluded(attempt, outcome)
 
-    def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
-        delivery = attempt.delivery
-        if outcome is DONE:
-            delivery.ack()
-        elif isinstance(outcome, Retry):
+    def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        if isinstance(outcome, Retry):
             delivery.retry(delivery.envelope.next_attempt(), outcome.delay)
         elif isinstance(outcome, Hold):
-            top_priority = self._rules.configs[delivery.queue].top_priority
-            delivery.defer(delivery.envelope.deferred(top_priority), outcome.delay)
+            delivery.defer(self._deferred(delivery), outcome.delay)
         elif isinstance(outcome, Dead):
             delivery.dead_letter(outcome.reason)
+
+    def _start_to_settle(
+        self, delivery: Delivery, settles: SettlesWithoutWaiting, outcome: Retry | Hold | Dead
+    ) -> Future[None]:
+        if isinstance(outcome, Retry):
+            return settles.retry_nowait(delivery.envelope.next_attempt(), outcome.delay)
+        if isinstance(outcome, Hold):
+            return settles.defer_nowait(self._deferred(delivery), outcome.delay)
+        return settles.dead_letter_nowait(outcome.reason)
+
+    def _deferred(self, delivery: Delivery) -> Envelope:
+        return delivery.envelope.deferred(self._rules.configs[delivery.queue].top_priority)
+
+    def _settled(self, attempt: Attempt, outcome: Outcome, error: BaseException | None) -> None:
+        """Go on when the broker has answered an outcome, or could not be told."""
+        if error is None:
+            self._concluded(attempt, outcome)
+        elif isinstance(error, _CAN_NEVER_WORK) and not isinstance(outcome, Dead):
+            self._conclude(attempt, self._instead(attempt, outcome, error))
+        else:
+            self._settle_failed(attempt, error)
 
     def _instead(self, attempt: Attempt, outcome: Outcome, refusal: QueueyError) -> Outcome:
         """Choose another outcome for one that would be refused each time."""
@@ -205,7 +236,7 @@ class Dispatcher:
         last = "" if error is None else f"; the last error was {said(error)}"
         return Dead(f"cannot be tried again: {refusal}{last}", error)
 
-    def _settle_failed(self, attempt: Attempt, error: Exception) -> None:
+    def _settle_failed(self, attempt: Attempt, error: BaseException) -> None:
         with self._lock:
             self.settle_failures += 1
         context = attempt.context

@@ -24,6 +24,7 @@ from queuey_rabbitmq.core.event_loop import EventLoop
 from queuey_rabbitmq.core.handlers import AnyHandler, Handler, Registering, RetryChoice, RetryRules, add_handler
 from queuey_rabbitmq.core.hooks import HookChain, Hooks
 from queuey_rabbitmq.core.jobs import DeclaredJob, JobT, job_of
+from queuey_rabbitmq.core.outstanding import Outstanding
 from queuey_rabbitmq.core.queue_set import QueueSet, SetT, WorkQueue, check_set
 from queuey_rabbitmq.core.real_time import monotonic_s
 from queuey_rabbitmq.core.retry import RandomSource, RetryPolicy
@@ -231,6 +232,8 @@ class Worker(Generic[SetT]):
             return
         watch = TimeoutWatch(wake=lambda: self._events.put(_LOOK), overran=self._dispatcher.overran)
         self._dispatcher.watch = watch
+        outstanding = Outstanding(wake=lambda: self._events.put(_LOOK))
+        self._dispatcher.outstanding = outstanding
         deliveries = self._consume()
         threads = [
             threading.Thread(target=self._work, args=(deliveries,), name=f"queuey worker {number}", daemon=True)
@@ -239,12 +242,16 @@ class Worker(Generic[SetT]):
         log.info("worker of %s: consuming %s", self._queues.__qualname__, ", ".join(self._configs))
         for thread in threads:
             thread.start()
-        self._look_after(len(threads), deliveries, watch)
-        self._dispatcher.watch = None
+        self._look_after(len(threads), deliveries, watch, outstanding)
+        self._dispatcher.watch = self._dispatcher.outstanding = None
         self.close()
         ends_at = monotonic_s() + IDLE_ENDS_WITHIN_S
         for thread in threads:
             thread.join(max(0.0, ends_at - monotonic_s()))
+        while outstanding and monotonic_s() < ends_at:
+            with suppress(Empty):
+                self._events.get(timeout=max(0.0, ends_at - monotonic_s()))
+            outstanding.look()
         if running := sum(thread.is_alive() for thread in threads):
             log.warning(
                 "worker of %s: %d jobs still run after the grace of the shutdown; they went back to the broker",
@@ -272,9 +279,9 @@ class Worker(Generic[SetT]):
         finally:
             self._events.put(_THREAD_ENDED)
 
-    def _look_after(self, alive: int, deliveries: Deliveries, watch: TimeoutWatch) -> None:
+    def _look_after(self, alive: int, deliveries: Deliveries, watch: TimeoutWatch, outstanding: Outstanding) -> None:
         is_told = False
-        while alive:
+        while alive or outstanding:
             left = [] if self._ends_at is None else [max(0.0, self._ends_at - monotonic_s())]
             if (soonest := watch.seconds_left()) is not None:
                 left.append(soonest)
@@ -285,6 +292,7 @@ class Worker(Generic[SetT]):
             if event is _THREAD_ENDED:
                 alive -= 1
             watch.look()
+            outstanding.look()
             if self._failures and not self._stopping:
                 self.shutdown()
             if self._stopping and not is_told:
