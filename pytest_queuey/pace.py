@@ -5,12 +5,13 @@ Owns the bound of real waits, and that time which a library shows to a test pass
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pytest
 
-from queuey_fake import frozen_time
+from queuey_fake import frozen_time, real_time
 
 if TYPE_CHECKING:
     from queuey_fake import FakeBroker
@@ -28,8 +29,11 @@ class Pace(Protocol):
     def check(self, seconds: float) -> None:
         """Fail the test where it is not allowed to let so many seconds pass."""
 
+    def begin(self) -> None:
+        """Let time pass from now on, also while work is done, where it passes by itself."""
+
     def let_others_finish(self) -> None:
-        """Let other threads finish what they have in hand at this instant."""
+        """Let other threads finish what they have in hand; have time that is shown come up with real time."""
 
     def move_on(self, until_ms: int | None) -> None:
         """Let time pass until something may be due, and no longer than until an instant, in ms since the epoch."""
@@ -52,6 +56,9 @@ class FakePace:
 
     def check(self, seconds: float) -> None:
         """Do nothing: no duration is too long."""
+
+    def begin(self) -> None:
+        """Do nothing: work takes no time."""
 
     def let_others_finish(self) -> None:
         """Let other threads finish; what is due now happens."""
@@ -81,6 +88,8 @@ class RealPace:
 
     def __init__(self, longest: float) -> None:
         self._longest = longest
+        self._noted_s = 0.0
+        self._noted_ms: int | None = None
 
     def check(self, seconds: float) -> None:
         """Fail the test where it would wait too long."""
@@ -92,13 +101,24 @@ class RealPace:
                 "@pytest.mark.queuey_broker('fake')."
             )
 
+    def begin(self) -> None:
+        """Note the instant, in real time and in what is shown."""
+        self._noted_s, self._noted_ms = real_time.monotonic_s(), frozen_time.shown_ms()
+
     def let_others_finish(self) -> None:
-        """Do nothing: time goes on."""
+        """Move the time that is shown by what has really passed: nothing comes before its time in it."""
+        shown_ms = frozen_time.shown_ms()
+        if shown_ms is not None and self._noted_ms is not None:
+            passed_ms = math.ceil((real_time.monotonic_s() - self._noted_s) * 1000)
+            target_ms = min(shown_ms, self._noted_ms) + passed_ms  # where a handler has set it back, from there
+            if shown_ms < target_ms:
+                frozen_time.move_shown_to(target_ms)
+        self.begin()
 
     def move_on(self, until_ms: int | None) -> None:
         """Wait for a moment."""
         left_ms = _LOOK_EVERY_MS if until_ms is None else until_ms + self.lag_ms - round(time.time() * 1000)
-        self.wait(max(1, min(left_ms, _LOOK_EVERY_MS)) / 1000)
+        time.sleep(max(1, min(left_ms, _LOOK_EVERY_MS)) / 1000)
 
     def wait(self, seconds: float, *, lag: bool = False) -> None:
         """Wait, with `lag` a little longer for what is due at the end; time that is shown moves by `seconds`."""

@@ -133,6 +133,7 @@ class _Stretch:
     def run(self) -> int:
         """Drive the workers; return how many steps they took."""
         began_ms = self._broker.now_ms()
+        self._pace.begin()
         while True:
             # Other threads may still be at something that makes work for these.
             self._pace.let_others_finish()

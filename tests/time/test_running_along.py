@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -101,6 +102,22 @@ def test_handlers_see_the_due_instant_in_what_the_library_shows(
         queuey_clock.run(worker, seconds=0.2)
     tenth = timedelta(seconds=0.1)
     assert seen == [(T + n * tenth, (T + n * tenth).timestamp(), n + 1) for n in range(3)]
+
+
+def test_in_the_time_that_is_shown_no_attempt_comes_before_its_time(
+    backend: RabbitMqBackend, queuey_clock: QueueyClock
+) -> None:
+    seen: list[float] = []
+    with freeze_time(T), Worker(backend, Work) as worker:
+
+        @worker.handler(Quick)
+        def handle(_job: Quick) -> None:
+            seen.append(time.time())
+            raise Retryable("again")
+
+        Producer(backend, Work).enqueue(Quick())
+        queuey_clock.run(worker, until=lambda: len(seen) == 5, seconds=2)
+    assert all(later - earlier >= 0.099 for earlier, later in pairwise(seen)), seen
 
 
 def test_a_stretch_ends_at_its_end_and_no_job_comes_before_its_time(
