@@ -247,8 +247,8 @@ class Engine:
     def clock_moved(self) -> None:
         """Let everything that is due happen."""
         with self._lock:
-            self._catch_up()
-            self._look_at_deadlines()  # those too that came to be due at this very instant
+            if not self._catch_up():
+                self._look_at_deadlines()  # those too that came to be due at this very instant
             self._settle_down()
             completions = self._take_completions()
         self._complete(completions)
@@ -263,10 +263,11 @@ class Engine:
             due.append(self._last_ms + arrives_in_ms)
         return min(due, default=None)
 
-    def _catch_up(self) -> None:
+    def _catch_up(self) -> bool:
+        """Let what is due happen; tell whether time had moved, or anything was due."""
         now_ms = self.clock.now_ms()
         if now_ms == self._last_ms and ((due_ms := self.model.next_due_ms()) is None or due_ms > now_ms):
-            return
+            return False
         self._elapsed_ms += max(0, now_ms - self._last_ms)
         self._last_ms = now_ms
         while self.model.run_next(now_ms):
@@ -274,6 +275,7 @@ class Engine:
                 self._settle_down()
         self.model.run_due(now_ms)
         self._look_at_deadlines()
+        return True
 
     def _look_at_deadlines(self) -> None:
         for front_end in list(self._front_ends):

@@ -193,10 +193,12 @@ class InProcessLink:
 
     def next_deadline_ms(self) -> int | None:
         """Return when the session has something due, or a connection has waited for long enough."""
-        due = [ms for connection in self._connections if (ms := self._gives_up_ms(connection)) is not None]
-        if self._driven is not None and (deadline_ms := self._driven.next_deadline_ms()) is not None:
-            due.append(deadline_ms)
-        return min(due, default=None)
+        soonest = None if self._driven is None else self._driven.next_deadline_ms()
+        for connection in self._connections:
+            gives_up_ms = self._gives_up_ms(connection)
+            if gives_up_ms is not None and (soonest is None or gives_up_ms < soonest):
+                soonest = gives_up_ms
+        return soonest
 
     def on_time(self) -> None:
         """Give up connections that answer nothing, and let the session do what is due."""
@@ -224,9 +226,9 @@ class InProcessLink:
 
     def _gives_up_ms(self, connection: InProcessConnection) -> int | None:
         """Return when a connection is taken for dead: like a real one, at its connect timeout or for its silence."""
-        hung_since_ms = self._engine.traffic.hung_since_ms
         if connection.connect_by_ms is not None:
             return connection.connect_by_ms
+        hung_since_ms = self._engine.traffic.hung_since_ms
         return None if hung_since_ms is None or self._silence_ms is None else hung_since_ms + self._silence_ms
 
 

@@ -139,6 +139,8 @@ def field_to_python(field: Field) -> Any:  # noqa: PLR0911  one return for each 
     """Return the plain value that pika decodes the field to (pika.data.decode_value)."""
     match field.type:
         case "longstr":
+            if field.value.isascii():
+                return field.value
             octets = octets_of(field.value)
             try:
                 return octets.decode()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 from decimal import Context, Decimal
+from functools import lru_cache
 
 from queuey_rabbitmq.core.errors import InvalidConfigError
 
@@ -37,7 +38,12 @@ def whole_ms(duration: timedelta | float, *, name: str = "duration") -> int:
         return int(duration) * _MS_PER_SECOND
     if not math.isfinite(duration):
         raise InvalidConfigError(f"{name}: {duration!r} seconds is no length of time")
-    return math.ceil(_EXACT.multiply(Decimal(float.__repr__(duration)), Decimal(_MS_PER_SECOND)))
+    return _exact_ms(duration)
+
+
+@lru_cache(maxsize=128)
+def _exact_ms(seconds: float) -> int:
+    return math.ceil(_EXACT.multiply(Decimal(float.__repr__(seconds)), Decimal(_MS_PER_SECOND)))
 
 
 def positive_ms(duration: timedelta | float, *, name: str = "duration") -> int:
