@@ -133,3 +133,39 @@ class BareSocket:
             if acks:
                 taken += len(acks)
                 self.socket.sendall(b"".join(acks))
+
+    def republish_and_ack(
+        self, queue: str, to: str, body: bytes, *, count: int, prefetch: int, properties: bytes = PERSISTENT_JSON
+    ) -> None:
+        """Consume, publish a mandatory message to another queue for each, and ack it singly when that is confirmed.
+
+        On one channel, in confirm mode, which must be new: publishes and deliveries are both counted from 1.
+        """
+        one = (
+            method(60, 40, b"\0\0" + short("") + short(to) + b"\x01")
+            + frame(HEADER, 1, struct.pack(">HHQ", 60, 0, len(body)) + properties)
+            + frame(BODY, 1, body)
+        )
+        self.call(method(60, 10, struct.pack(">IHB", 0, prefetch, 0)), 60, 11)
+        self.socket.sendall(method(60, 20, b"\0\0" + short(queue) + short("bare") + b"\0" + b"\0\0\0\0"))
+        acked = 0
+        open_tags: dict[int, bytes] = {}
+        published = 0
+        while acked < count:
+            out = []
+            for kind, payload in self.frames():
+                if kind != METHOD:
+                    continue
+                name = struct.unpack_from(">HH", payload)
+                if name == DELIVER:
+                    at = 5 + payload[4]
+                    published += 1
+                    open_tags[published] = payload[at : at + 8]
+                    out.append(one)
+                elif name == ACK:
+                    tag, multiple = struct.unpack_from(">QB", payload, 4)
+                    settled = [t for t in open_tags if t <= tag] if multiple else [tag]
+                    out += [method(60, 80, open_tags.pop(t) + b"\0") for t in settled]
+                    acked += len(settled)
+            if out:
+                self.socket.sendall(b"".join(out))
