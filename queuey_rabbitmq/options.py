@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from queuey_rabbitmq import topology
-from queuey_rabbitmq.core.durations import positive_ms
+from queuey_rabbitmq.core.durations import positive_ms, whole_ms
 from queuey_rabbitmq.core.errors import InvalidConfigError
 from queuey_rabbitmq.core.reconnect import ReconnectPolicy
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _MAX_HEARTBEAT = 65535
 _MEBIBYTE = 1024 * 1024
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,14 @@ class RabbitMqOptions:
     """Retries and delayed publishes wait a multiple of this, rounded up."""
     deferred_granularity: timedelta | float = 1
     """Deferrals wait a multiple of this, rounded up; it bounds how many hold queues there are."""
+    hold_lease_margin: timedelta | float = 0
+    """How much longer than twice its delay a hold queue outlives its last use, up to a day.
+
+    A broker that stood still (a paused virtual machine, SIGSTOP) finds everything over at once that became due
+    meanwhile, and where that is a queue's delay and its lease, it may delete the queue before it gives the jobs back.
+    A margin longer than a pause prevents that. All who share the queues must say the same, or RabbitMQ refuses the
+    declarations of the others; 0 is what other implementations of these queues say.
+    """
     connection_properties: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Client properties that the operator sees beside the connection."""
     connection_name: str | None = None
@@ -68,6 +77,7 @@ class RabbitMqOptions:
 
     retry_granularity_ms: int = field(init=False, repr=False, compare=False)
     deferred_granularity_ms: int = field(init=False, repr=False, compare=False)
+    hold_lease_margin_ms: int = field(init=False, repr=False, compare=False)
     connect_timeout_ms: int = field(init=False, repr=False, compare=False)
     operation_timeout_ms: int = field(init=False, repr=False, compare=False)
     close_timeout_ms: int = field(init=False, repr=False, compare=False)
@@ -88,6 +98,10 @@ class RabbitMqOptions:
         ):
             ms = positive_ms(getattr(self, name), name=f"RabbitMqOptions: {name}")
             object.__setattr__(self, f"{name}_ms", ms)
+        margin_ms = whole_ms(self.hold_lease_margin, name="RabbitMqOptions: hold_lease_margin")
+        if not 0 <= margin_ms <= _DAY_MS:
+            raise _invalid("hold_lease_margin", "expected from 0 to a day", self.hold_lease_margin)
+        object.__setattr__(self, "hold_lease_margin_ms", margin_ms)
         object.__setattr__(self, "connection_properties", MappingProxyType(dict(self.connection_properties)))
 
     def replace(self, **changes: Any) -> Self:

@@ -117,7 +117,8 @@ class Placement:
                 f"hold queue can wait ({topology.MAX_DEFERRAL_MS} ms, about 24.8 days); nothing was sent."
             )
         name = topology.deferred_queue_name(queue, self._options.deferred_suffix, ttl_ms)
-        arguments = CLASSIC | topology.deferred_queue_args(config, ttl_ms)
+        margin_ms = self._options.hold_lease_margin_ms
+        arguments = CLASSIC | topology.deferred_queue_args(config, ttl_ms, lease_margin_ms=margin_ms)
         return Placed(
             Message(name, codec.message_properties(envelope), envelope.to_bytes()),
             QueueDeclaration(name, config.durable, arguments),

@@ -107,13 +107,16 @@ def queue_args(config: QueueConfig) -> dict[str, Any]:
     return args
 
 
-def deferred_queue_args(config: QueueConfig, ttl_ms: int) -> dict[str, Any]:
-    """Return the arguments of a hold queue: it gives everything back after `ttl_ms`, and goes when idle for twice."""
+def deferred_queue_args(config: QueueConfig, ttl_ms: int, *, lease_margin_ms: int = 0) -> dict[str, Any]:
+    """Return the arguments of a hold queue: it gives everything back after `ttl_ms`, and goes when idle for twice.
+
+    And the margin: see RabbitMqOptions.hold_lease_margin.
+    """
     return {
         ARG_MESSAGE_TTL: ttl_ms,
         ARG_DEAD_LETTER_EXCHANGE: "",
         ARG_DEAD_LETTER_ROUTING_KEY: config.name,
-        ARG_EXPIRES: 2 * ttl_ms,
+        ARG_EXPIRES: 2 * ttl_ms + lease_margin_ms,
     }
 
 

@@ -17,7 +17,7 @@ from pytest_queuey.contract.surroundings import PATIENCE, ContractClock, MakeJob
 from queuey_rabbitmq.core.backend import Backend
 from queuey_rabbitmq.core.errors import DeclareRefusedError, DelayTooLongError, UnknownQueueError
 from queuey_rabbitmq.core.queue_config import QueueConfig
-from queuey_rabbitmq.topology import MAX_DEFERRAL_MS
+from queuey_rabbitmq.topology import MAX_DEFERRAL_MS, deferred_queue_args
 
 FOREIGN = {"x-message-ttl": 60_000}
 """Arguments that a hold queue of 200 ms does not have."""
@@ -48,6 +48,16 @@ class HoldQueues(RabbitMqSurroundings):
         waiting = door.get(f"{queue.name}.deferred.40000")
         assert waiting is not None
         assert waiting.properties.expiration is None
+
+    def test_a_hold_queue_lives_longer_by_the_margin_that_is_asked_for(
+        self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig, new_job: MakeJob
+    ) -> None:
+        backend = backend_factory(QUICK.replace(hold_lease_margin=20))
+        backend.declare([queue])
+        backend.defer(new_job(), 40)
+        arguments = deferred_queue_args(queue, 40_000, lease_margin_ms=20_000)
+        assert arguments["x-expires"] == 100_000
+        door.declare(f"{queue.name}.deferred.40000", arguments=arguments)
 
     @each_way_to_put_off
     def test_a_job_put_off_waits_in_the_hold_queue_of_its_delay_without_an_expiration(

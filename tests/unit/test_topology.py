@@ -172,6 +172,11 @@ def test_a_hold_queue_gives_back_to_its_work_queue_and_goes_after_twice_its_ttl(
     }
 
 
+def test_a_hold_queue_outlives_twice_its_ttl_by_the_margin_that_is_asked_for() -> None:
+    arguments = topology.deferred_queue_args(QueueConfig("q"), 30_000, lease_margin_ms=5_000)
+    assert (arguments["x-message-ttl"], arguments["x-expires"]) == (30_000, 65_000)
+
+
 def test_the_longest_hold_stays_within_what_the_broker_takes() -> None:
     arguments = topology.deferred_queue_args(QueueConfig("q"), topology.MAX_DEFERRAL_MS)
     assert arguments["x-expires"] == 4_294_967_294
