@@ -5,6 +5,7 @@ Owns the texts of `ConnectionLost`. Never holds credentials: pika's exceptions c
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import socket
 import ssl
@@ -150,7 +151,18 @@ def timed_out(node: Node, stage: str, within_ms: int, cause: BaseException) -> A
         LOGGING_IN: f"{node} did not answer the login",
         OPENING: f"{node} did not open the virtual host {node.address.virtual_host!r}",
     }[stage]
-    return Attempt(node=node, stage=stage, text=f"{missing} within {within_ms / 1000:g} s", cause=cause)
+    text = f"{missing} within {within_ms / 1000:g} s"
+    if stage == CONNECTING and not _is_numeric(node.address.host):
+        text += ", its name's resolution included"
+    return Attempt(node=node, stage=stage, text=text, cause=cause)
+
+
+def _is_numeric(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _errors(error: BaseException) -> Iterator[BaseException]:

@@ -13,6 +13,7 @@ import heapq
 import itertools
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -473,12 +474,12 @@ class Session:
             self._declarer.forget_finished()
 
     def _abort_closing(self) -> None:
-        pending = [operation.doing for operation in self._deadlines.open()]
+        pending = Counter(operation.doing for operation in self._deadlines.open())
         if pending:
             log.warning(
                 "closing the backend: %d operations had not ended: %s%s",
-                len(pending),
-                "; ".join(pending[:5]),
+                pending.total(),
+                "; ".join(f"{doing} ({count})" for doing, count in pending.most_common(5)),
                 " ..." if len(pending) > 5 else "",  # noqa: PLR2004 -- enough to see what kind they are
             )
         if self._down is None:

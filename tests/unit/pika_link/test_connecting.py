@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 import time
 import traceback
 from typing import Any
@@ -40,6 +41,19 @@ def test_a_name_that_is_not_known_says_so(record: Any, caplog: pytest.LogCapture
     assert lost.stage == "resolving the host name"
     assert "no-such-host.invalid:5672" in lost.text
     assert PASSWORD not in told(lost) + caplog.text
+
+
+def test_a_name_server_that_does_not_answer_is_waited_for_no_longer_than_connect_timeout(
+    record: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda **_: answers.wait(20) or [])
+    recorder = record(5672, host="rabbit.example", connect_timeout_ms=100)
+    lost = recorder.connect()
+    assert lost.stage == "connecting"
+    assert lost.text == "no TCP connection with rabbit.example:5672 within 0.1 s, its name's resolution included"
+    answers.set()  # what comes too late harms nobody
+    assert recorder.in_turn(lambda: "alive") == "alive"
 
 
 def test_a_port_that_says_nothing_ends_within_connect_timeout(
