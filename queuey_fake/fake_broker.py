@@ -18,6 +18,7 @@ from queuey_fake.journal import Journal
 from queuey_fake.model.broker import Broker
 from queuey_fake.model.snapshots import ConnectionSnapshot, Pending
 from queuey_fake.wording import explain
+from queuey_rabbitmq import topology
 
 if TYPE_CHECKING:
     from queuey_fake.inspection import BindingView, ExchangeView, QueueView
@@ -43,7 +44,7 @@ class FakeBroker:
     ) -> None:
         self.clock: Clock = clock if clock is not None else ManualClock()
         self.version = version
-        self.journal = Journal()
+        self.journal = Journal(marks=frozenset({topology.HEADER_ATTEMPT, topology.HEADER_DEFERRALS}))
         """What became of each message."""
         model = Broker(version=version, permit=frozenset(permit), now_ms=self.clock.now_ms())
         model.observe(self.journal)

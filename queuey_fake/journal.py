@@ -37,7 +37,7 @@ class Loss:
     queue: str
     reason: str
     is_ours: bool
-    """Whether a queuey backend published it, and not some other client over the port."""
+    """Whether it is a job of queuey's, whichever way it was published, and not some other client's message."""
 
     def __str__(self) -> str:
         """Say it in one line."""
@@ -63,9 +63,10 @@ class _Life:
 
 
 class Journal:
-    """The journal of one broker."""
+    """The journal of one broker; `marks` are the headers that every job of queuey's bears, also over the port."""
 
-    def __init__(self) -> None:
+    def __init__(self, marks: frozenset[str] = frozenset()) -> None:
+        self._marks = marks
         self.is_ours = False
         """Whether a queuey backend is publishing; set by its link around each publish."""
         self.losses: list[Loss] = []
@@ -125,7 +126,8 @@ class Journal:
         self._last.append((number, event))
         if what in VANISHES and detail not in ASKED_FOR and len(self.losses) < MAX_LOSSES:
             reason = detail or "unroutable, and not published as mandatory"
-            self.losses.append(Loss(number, life.message_id, queue or life.routing_key, reason, life.is_ours))
+            is_ours = life.is_ours or (bool(self._marks) and self._marks <= (life.properties.headers or {}).keys())
+            self.losses.append(Loss(number, life.message_id, queue or life.routing_key, reason, is_ours))
 
     def _is_expected(self, loss: Loss) -> bool:
         return any(

@@ -107,6 +107,23 @@ def test_losses_of_other_clients_are_reported_and_fail_where_the_suite_asks_for_
     result.stdout.fnmatch_lines(["message number 1 was lost in queue 'nowhere': unroutable, *"])
 
 
+def test_a_job_that_a_backend_publishes_over_the_port_is_ours_like_any_other(run_pytest: pytest.Pytester) -> None:
+    tests = """
+from queuey_rabbitmq import RabbitMqBackend
+
+def test_it(queuey_broker):
+    with RabbitMqBackend.connect(queuey_broker.url) as backend:
+        backend.declare([EMAILS])
+        backend.publish(
+            Envelope(job_id=JOB_ID, job_type="send", queue="emails", enqueued_at_ms=0, payload=None)
+        )
+    queuey_broker.advance(5)
+"""
+    result = run(run_pytest, tests)
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["message 00000000-0000-0000-0000-000000000007 was lost in queue 'emails': expired"])
+
+
 def test_losses_in_workers_of_xdist_are_failed_and_reported_as_in_one_process(
     run_pytest: pytest.Pytester,
 ) -> None:
