@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from queuey_fake.model import errors
-from queuey_fake.model.erlang import Atom, Term, leading_integer
+from queuey_fake.model.erlang import Atom, OctetString, Term, leading_integer
 from queuey_fake.model.fields import Field, Table, longstr, octets_of
 from queuey_fake.model.versions import Version
 
@@ -180,9 +180,7 @@ def expiration_ms(expiration: str | None) -> int | None:
         raise errors.invalid_expiration(expiration, Atom("no_integer"))
     milliseconds, rest = parsed
     if rest:
-        # The octets of the string become the characters of an Erlang list.
-        leftover = octets_of(rest).decode("latin-1")
-        raise errors.invalid_expiration(expiration, (Atom("leftover_string"), leftover))
+        raise errors.invalid_expiration(expiration, (Atom("leftover_string"), OctetString(octets_of(rest))))
     if reason := _expiry_refusal(milliseconds):
         raise errors.invalid_expiration(expiration, reason)
     return milliseconds

@@ -20,6 +20,8 @@ from queuey_fake.model.limiter import ChannelLimiter
 from queuey_fake.model.properties import NO_PROPERTIES, Properties
 from queuey_fake.model.publish_faults import Fate
 from queuey_fake.model.publishing import published_message
+from queuey_fake.model.queue import Queue
+from queuey_fake.model.quorum import QuorumQueue
 from queuey_fake.model.transaction import Settlement, Transaction
 from queuey_fake.model.unacked import Unacked, in_groups
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from queuey_fake.model.connection import Connection
     from queuey_fake.model.fields import Table
     from queuey_fake.model.message import Message, QueuedMessage
-    from queuey_fake.model.queue import Queue
     from queuey_fake.model.vhost import Target
 
 
@@ -176,10 +177,10 @@ class Channel(DeclaringChannel):
         self._held_back = []
         is_accepted = True
         for message, routed, mandatory in transaction.publishes:
-            queues = routed
-            if self._version.tx_looks_for_queues_at_commit:
-                queues = [queue for one in routed if (queue := self._vhost.queues.get(one.name)) is not None]
-            is_accepted = self._deliver_to_queues(message, queues, mandatory=mandatory) and is_accepted
+            queues, are_all_there = self._queues_at_commit(message, routed)
+            is_accepted = (
+                self._deliver_to_queues(message, queues, mandatory=mandatory) and are_all_there and is_accepted
+            )
         for settlement in transaction.settlements:
             self._carry_out(settlement.verb, settlement.pending, counts=settlement.counts)
         held_back, self._held_back = self._held_back, None
@@ -188,6 +189,22 @@ class Channel(DeclaringChannel):
         self._send(events.TxCommitOk(self.number))
         for delivery in held_back:
             self._send(delivery)
+
+    def _queues_at_commit(self, message: Message, routed: list[Target]) -> tuple[list[Target], bool]:
+        """Return the queues that the message goes to, and whether it is accepted as far as those that are gone go.
+
+        3.10 has kept their names and looks for them now, also for one that is new (deliver_to_queues). 4.x has kept the
+        queues: a classic one that was deleted since refuses the message. Raises ConnectionException where 4.3 does.
+        """
+        if self._version.tx_looks_for_queues_at_commit:
+            if not message.exchange:
+                return self._vhost.route(self._vhost.exchange(""), message), True
+            return [queue for one in routed if (queue := self._vhost.queues.get(one.name)) is not None], True
+        gone = [queue for queue in routed if isinstance(queue, Queue) and queue.is_deleted]
+        for queue in gone if self._version.tx_needs_queues_at_commit else []:
+            if queue.name not in self._vhost.queues:
+                raise errors.undeliverable(queue.name, self._vhost.name)
+        return routed, all(isinstance(queue, QuorumQueue) for queue in gone)
 
     @method(90, 30)
     def tx_rollback(self) -> None:

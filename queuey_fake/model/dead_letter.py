@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from queuey_fake.model.fields import Field, Table, array, in_key_order, long, longstr, table, timestamp
+from queuey_fake.model.fields import VOID, Field, Table, array, in_key_order, long, longstr, table, timestamp
 from queuey_fake.model.message import Death, DeathHistory, Message
 from queuey_fake.model.properties import Properties
 from queuey_fake.model.versions import Version
@@ -23,6 +23,10 @@ REJECTED = "rejected"
 EXPIRED = "expired"
 MAXLEN = "maxlen"
 DELIVERY_LIMIT = "delivery_limit"
+
+
+class MalformedDeathError(Exception):
+    """The x-death that a client published is such that 3.10 cannot add to it."""
 
 
 def dead_lettered(
@@ -38,6 +42,7 @@ def dead_lettered(
 ) -> Message:
     """Return what the message becomes that dies in the queue and goes to the exchange.
 
+    Raises MalformedDeathError where the history cannot be continued.
     Without `routing_key` it keeps all its keys, those of a BCC header that is long gone included (scenario
     dlx_header_bcc_property_gone). Its expiration is gone, all other properties stay.
     """
@@ -215,6 +220,8 @@ def _prepended(entries: tuple[Field, ...], entry: Table) -> list[Field]:
     group_by_queue_and_reason folds two or more entries into their reverse, each (queue, reason) once (scenario
     dlx_xdeath_chain). An entry of the same queue and reason is counted, and stays as it was otherwise.
     """
+    if any(entry.type != "table" for entry in entries):
+        raise MalformedDeathError  # queue_and_reason_matcher has no clause for it
     grouped = list(entries) if len(entries) < 2 else _reversed_groups(entries)  # noqa: PLR2004  as RabbitMQ's clauses
     key = _queue_and_reason(entry)
     others = [other for other in grouped if _queue_and_reason(other.value) != key]
@@ -238,9 +245,11 @@ def _reversed_groups(entries: tuple[Field, ...]) -> list[Field]:
 
 def _counted(entry: Table, more: int) -> Table:
     count = entry.get("count")
-    if count is None:
+    if count is None or count == VOID:
         return {"count": long(more), **entry}
-    return {**entry, "count": long(count.value + more)}
+    if not isinstance(count.value, int | float) or isinstance(count.value, bool):
+        raise MalformedDeathError  # increment_xdeath_event_count adds one to it
+    return {**entry, "count": long(int(count.value) + more)}
 
 
 def _queue_and_reason(entry: Any) -> tuple[Any, Any]:

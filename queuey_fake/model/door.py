@@ -93,6 +93,7 @@ class Door:
 
     def refuse(self, refusal: AmqpException, class_id: int, method_id: int) -> None:
         """Close the channel, or the connection, for what its client did."""
+        refusal = errors.as_sent(refusal, octets=self._version.texts_are_octets)
         if isinstance(refusal, ConnectionException):
             self.connection.refuse(refusal, class_id, method_id)
             return

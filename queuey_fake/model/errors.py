@@ -4,7 +4,9 @@ Owns the two exceptions of AMQP, the rule that makes a reply text of a code and 
 each text. Decides nothing: whoever refuses raises what a function here returns.
 """
 
-from queuey_fake.model.erlang import Atom, Term, printed
+from collections.abc import Sequence
+
+from queuey_fake.model.erlang import Atom, Printed, Term, printed, written
 from queuey_fake.model.fields import Field, octets_of, text_of
 
 CODE_NAMES = {
@@ -31,13 +33,20 @@ _TEXT_LIMIT = 255
 
 
 class AmqpException(Exception):  # noqa: N818  AMQP calls them exceptions
-    """A refusal. `code` is AMQP's reply code, `text` the whole reply text as it goes to the client."""
+    """A refusal. `code` is AMQP's reply code, `text` the whole reply text as RabbitMQ 4 sends it to the client."""
 
-    def __init__(self, code: int, explanation: str | None) -> None:
-        """Take RabbitMQ's explanation; None where it gives none and the text is the code's name alone."""
+    def __init__(self, code: int, *explanation: str | Printed) -> None:
+        """Take RabbitMQ's explanation; none where it gives none and the text is the code's name alone."""
         self.code = code
-        self.text = CODE_NAMES[code] if explanation is None else reply_text(code, explanation)
+        self._explanation = explanation
+        self.text = self.text_of()
         super().__init__(f"{self.code} {self.text}")
+
+    def text_of(self, *, octets: bool = False) -> str:
+        """Return the reply text; with `octets` that of RabbitMQ 3.10, where every character is an octet."""
+        if not self._explanation:
+            return CODE_NAMES[self.code]
+        return reply_text(self.code, self._explanation, octets=octets)
 
 
 class ChannelException(AmqpException):
@@ -48,12 +57,26 @@ class ConnectionException(AmqpException):
     """A refusal that closes the whole connection."""
 
 
-def reply_text(code: int, explanation: str) -> str:
-    """Return the code's name and the explanation, cut to a short string (rabbit_binary_generator:map_exception)."""
-    octets = octets_of(f"{CODE_NAMES[code]} - {explanation}")
-    if len(octets) > _TEXT_LIMIT:
-        octets = octets[: _TEXT_LIMIT - 3] + b"..."
-    return text_of(octets)
+def reply_text(code: int, explanation: Sequence[str | Printed], *, octets: bool = False) -> str:
+    """Return the code's name and the explanation, cut to 255 characters, or octets (amqp_exception_explanation)."""
+    text = f"{CODE_NAMES[code]} - {written(explanation, octets=octets)}"
+    units: str | bytes = octets_of(text) if octets else text
+    if len(units) <= _TEXT_LIMIT:
+        return text
+    cut = units[: _TEXT_LIMIT - 3]
+    return (cut if isinstance(cut, str) else text_of(cut)) + "..."
+
+
+def as_sent(refusal: AmqpException, *, octets: bool) -> AmqpException:
+    """Return what of the refusal reaches the client; `octets` as for reply texts.
+
+    What has 255 characters and more octets is no short string: RabbitMQ 4 crashes when it writes it.
+    """
+    if octets:
+        refusal.text = refusal.text_of(octets=True)
+    elif len(octets_of(refusal.text)) > _TEXT_LIMIT:
+        return internal_error()
+    return refusal
 
 
 def resource(kind: str, name: str, vhost: str) -> str:
@@ -124,7 +147,7 @@ def not_empty(queue: str, vhost: str) -> ChannelException:
 def invalid_argument(key: str, queue: str, vhost: str, reason: Term) -> ChannelException:
     """Say that an argument's type or value is refused (rabbit_amqqueue:check_arguments_type_and_value)."""
     text = f"invalid arg '{key}' for {resource('queue', queue, vhost)}: "
-    return ChannelException(406, text + printed(reason, column=len(text), width=255))
+    return ChannelException(406, text, Printed(reason, width=255, is_unicode=False))
 
 
 def argument_of_other_queue_type(key: str, queue: str, vhost: str, module: str) -> ChannelException:
@@ -215,14 +238,11 @@ def unknown_exchange_type(type_: str, *, closes_connection: bool) -> AmqpExcepti
 
 def invalid_x_match(field: Field) -> ChannelException:
     """Say that the x-match of a binding to a headers exchange is none of the four (rabbit_exchange_type_headers)."""
-    value = erlang_of(field.value)
+    value = Printed(erlang_of(field.value))
     if field.type == "longstr":
-        text = "Invalid x-match field value "
-        return ChannelException(
-            406, f"{text}{printed(value, column=len(text))}; expected all, any, all-with-x, or any-with-x"
-        )
-    text = f"Invalid x-match field type {field.type} (value "
-    return ChannelException(406, f"{text}{printed(value, column=len(text))}); expected longstr")
+        expected = "; expected all, any, all-with-x, or any-with-x"
+        return ChannelException(406, "Invalid x-match field value ", value, expected)
+    return ChannelException(406, f"Invalid x-match field type {field.type} (value ", value, "); expected longstr")
 
 
 # Publishing
@@ -230,14 +250,12 @@ def invalid_x_match(field: Field) -> ChannelException:
 
 def invalid_expiration(expiration: str, reason: Term) -> ChannelException:
     """Say that the expiration of a message is no number of milliseconds (rabbit_channel:check_expiration_header)."""
-    text = f"invalid expiration '{expiration}': "
-    return ChannelException(406, text + printed(reason, column=len(text)))
+    return ChannelException(406, f"invalid expiration '{expiration}': ", Printed(reason))
 
 
 def invalid_message(reason: Term) -> ChannelException:
     """Say that a message cannot be made of what was published."""
-    text = "invalid message: "
-    return ChannelException(406, text + printed(reason, column=len(text)))
+    return ChannelException(406, "invalid message: ", Printed(reason))
 
 
 def unacceptable_header_type(header: str, type_: str) -> ChannelException:
@@ -355,6 +373,12 @@ def partial_tx_completion() -> ChannelException:
     return ChannelException(406, "partial tx completion")
 
 
+def undeliverable(queue: str, vhost: str) -> ConnectionException:
+    """Say that a queue of the transaction is gone; 4.3 then says so (rabbit_channel:deliver_to_queues)."""
+    reason = (Atom("not_found"), (Atom("resource"), octets_of(vhost), Atom("queue"), octets_of(queue)))
+    return ConnectionException(506, "failed to deliver message: ", Printed(reason))
+
+
 def unimplemented_method() -> ConnectionException:
     """Say that no client sends this method."""
     return ConnectionException(503, "unimplemented method")
@@ -362,7 +386,7 @@ def unimplemented_method() -> ConnectionException:
 
 def internal_error() -> ConnectionException:
     """Say that a process of RabbitMQ crashed; it gives no explanation."""
-    return ConnectionException(541, None)
+    return ConnectionException(541)
 
 
 # Connections and channels

@@ -43,8 +43,10 @@ class Version:
     quorum_sac_priority_takes_over: bool
     quorum_bytes_count_properties: bool  # x-max-length-bytes limits properties and bodies (rabbit_fifo:maybe_enqueue)
     quorum_type_is_printed_as_binary: bool  # in the refusal of basic.get beside a single active consumer
+    texts_are_octets: bool  # in reply texts every character is an octet, and 255 of them are the limit
     message_containers: bool  # a message is made before the user is checked; its expiration is delivered as understood
     tx_looks_for_queues_at_commit: bool  # else at publish (rabbit_channel:deliver_to_queues)
+    tx_needs_queues_at_commit: bool  # one that is deleted by then closes the connection (rabbit_queue_type:deliver)
     sorts_header_keys: bool
     cancel_examines_priority_head: bool
     max_message_size: int  # octets
@@ -95,8 +97,10 @@ _V3_10 = Version(
     quorum_sac_priority_takes_over=False,
     quorum_bytes_count_properties=False,
     quorum_type_is_printed_as_binary=False,
+    texts_are_octets=True,
     message_containers=False,
     tx_looks_for_queues_at_commit=True,
+    tx_needs_queues_at_commit=False,
     sorts_header_keys=False,
     cancel_examines_priority_head=False,
     max_message_size=134_217_728,
@@ -135,6 +139,7 @@ _V4_0 = replace(
     quorum_default_delivery_limit=20,
     quorum_priorities="two classes",
     quorum_sac_priority_takes_over=True,
+    texts_are_octets=False,
     message_containers=True,
     tx_looks_for_queues_at_commit=False,
     sorts_header_keys=True,
@@ -166,6 +171,7 @@ _V4_3 = replace(
     queue_master_locator="denied",
     empty_queue_type_is_default=True,
     quorum_nack_counts_as_acquired=True,
+    tx_needs_queues_at_commit=True,
     quorum_bytes_count_properties=True,
     quorum_type_is_printed_as_binary=True,
     quorum_priorities="strict",

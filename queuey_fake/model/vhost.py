@@ -111,16 +111,22 @@ class VHost:
         """Route a dead message through the queue's dead-letter exchange; it arrives after this operation."""
         exchange = queue.settings.dead_letter_exchange
         assert exchange is not None, "dead-lettering from a queue without a dead-letter exchange"
-        dead = dead_letter.dead_lettered(
-            message,
-            reason=reason,
-            queue=queue.name,
-            exchange=exchange,
-            routing_key=queue.settings.dead_letter_routing_key,
-            delivery_count=delivery_count,
-            now_ms=self.timers.now_ms,
-            version=self.version,
-        )
+        try:
+            dead = dead_letter.dead_lettered(
+                message,
+                reason=reason,
+                queue=queue.name,
+                exchange=exchange,
+                routing_key=queue.settings.dead_letter_routing_key,
+                delivery_count=delivery_count,
+                now_ms=self.timers.now_ms,
+                version=self.version,
+            )
+        except dead_letter.MalformedDeathError:
+            # The queue's process crashes, now and then before its channels know it: all that is sure is that the
+            # message is gone.
+            self._report("dropped", message, queue.name, f"{reason}, with an x-death that is no table of deaths")
+            return
         if dead.hops > MAX_HOPS:
             self._report("dropped", dead, queue.name, "a dead-letter cycle without end")
             return

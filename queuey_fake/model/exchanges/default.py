@@ -23,5 +23,8 @@ class DefaultMatcher:
         raise AssertionError(f"{binding} on the default exchange")
 
     def match(self, routing_key: str, headers: Table | None) -> Iterable[Destination]:  # noqa: ARG002  a matcher's signature
-        """Return the queue that is named so, if there is one."""
-        return (Destination("queue", routing_key),)
+        """Return nothing: what is published to it the vhost routes itself, and an alternate exchange it is in vain.
+
+        Its bindings are in no table that could be asked (rabbit_exchange:route, rabbit_binding:list_for_source).
+        """
+        return ()

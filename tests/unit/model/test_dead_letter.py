@@ -272,3 +272,32 @@ def test_a_cycle_that_3_10_misses_ends_all_the_same(connect: Callable[..., Clien
     client.publish("first", "m")
     died(client, "first")
     assert (client.ready("b"), client.ready("c")) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "x_death",
+    [
+        ["no table"],
+        [{"queue": "q", "reason": "rejected", "count": "3"}],
+        [{"queue": "q", "reason": "rejected", "count": True}],
+        [{"queue": "other", "reason": "rejected"}, 1],
+    ],
+)
+def test_3_10_loses_a_message_whose_published_history_it_cannot_continue(
+    connect: Callable[..., Client], x_death: list[Any]
+) -> None:
+    client = connect(OLD)
+    client.declare("d")
+    client.declare("q", arguments=to("d"))
+    client.publish("q", "m", headers={"x-death": x_death})
+    died(client, "q")
+    assert client.ready("d") == client.ready("q") == []
+
+
+def test_3_10_leaves_a_void_count_in_a_published_history_as_it_is(connect: Callable[..., Client]) -> None:
+    client = connect(OLD)
+    client.declare("d")
+    client.declare("q", arguments=to("d"))
+    client.publish("q", "m", headers={"x-death": [{"queue": "q", "reason": "rejected", "count": None}]})
+    died(client, "q")
+    assert client.headers(client.get("d"))["x-death"] == [{"queue": "q", "reason": "rejected", "count": None}]

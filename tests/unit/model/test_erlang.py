@@ -2,7 +2,7 @@
 
 import pytest
 
-from queuey_fake.model.erlang import Atom, Term, leading_integer, printed
+from queuey_fake.model.erlang import Atom, OctetString, Printed, Term, leading_integer, printed, written
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,46 @@ def test_a_tuple_is_broken_where_it_reaches_the_79th_column(digits: int, breaks:
     column = len(f"invalid expiration '{number}': ")
     text = printed((Atom("value_too_large"), number), column=column)
     assert ("\n" + " " * (column + 1) in text) is breaks
+
+
+def test_elements_that_can_be_broken_begin_a_line_each() -> None:
+    value = [(Atom("array"), [(Atom("signedint"), 1)]), (Atom("array"), [(Atom("void"), None), b"x" * 60])]
+    assert written(["Invalid x-match field type array (value ", Printed(value), ")"]).split("\n") == [
+        "Invalid x-match field type array (value [{array,[{signedint,1}]},",
+        "                                         {array,",
+        "                                          [{void,undefined},",
+        f'                                           <<"{"x" * 60}">>]}}])',
+    ]
+
+
+def test_what_follows_a_long_tag_is_indented_by_four_where_that_leaves_half_a_line() -> None:
+    value = (Atom("not_found"), (Atom("resource"), b"/", Atom("queue"), b"q" * 12))
+    text = written(["failed to deliver message: ", Printed(value)])
+    assert text.split("\n")[1] == " " * 31 + '{resource,<<"/">>,queue,<<"' + "q" * 12 + '">>}}'
+
+
+def test_a_long_binary_that_is_no_text_is_broken_between_its_octets() -> None:
+    assert printed([bytes(40)], column=10) == "[<<" + "0," * 32 + "\n" + " " * 13 + "0," * 7 + "0>>]"
+
+
+@pytest.mark.parametrize(
+    ("term", "octets", "is_unicode", "text"),
+    [
+        ("é".encode(), False, True, '<<"é"/utf8>>'),
+        ("€".encode(), False, True, '<<"€"/utf8>>'),
+        (b"\xe9", False, True, '<<"é">>'),
+        ("é".encode(), True, True, '<<"é">>'),
+        ("€".encode(), True, True, "<<226,130,172>>"),
+        ("€", False, False, "[8364]"),
+        ("€", True, False, "[226,130,172]"),
+        (OctetString("é".encode()), False, True, '"Ã©"'),
+        (OctetString("é".encode()), True, True, '"é"'),
+    ],
+)
+def test_characters_are_octets_in_3_10_and_beyond_latin_1_a_matter_of_the_format(
+    term: Term, *, octets: bool, is_unicode: bool, text: str
+) -> None:
+    assert written(["é", Printed(term, is_unicode=is_unicode)], octets=octets) == f"é{text}"
 
 
 @pytest.mark.parametrize(

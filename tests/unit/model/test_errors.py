@@ -54,3 +54,14 @@ def test_an_x_match_of_another_type_is_printed_with_it() -> None:
     assert errors.invalid_x_match(signedint(1)).text == (
         "PRECONDITION_FAILED - Invalid x-match field type signedint (value 1); expected longstr"
     )
+
+
+def test_3_10_cuts_a_text_by_octets() -> None:
+    refusal = errors.as_sent(errors.not_found("queue", "é" * 127, "/"), octets=True)
+    assert len(refusal.text.encode()) == 255
+    assert refusal.text.endswith("é...")
+
+
+def test_rabbitmq_4_crashes_of_a_text_that_is_short_in_characters_and_not_in_octets() -> None:
+    refusal = errors.as_sent(errors.not_found("queue", "é" * 127, "/"), octets=False)
+    assert (refusal.code, refusal.text) == (541, "INTERNAL_ERROR")

@@ -41,10 +41,10 @@ def test_a_fanout_exchange_ignores_the_key() -> None:
     assert names(matcher, "k") == set()
 
 
-def test_the_default_exchange_names_the_queue_and_takes_no_bindings() -> None:
+def test_the_default_exchange_takes_no_bindings_and_matches_none() -> None:
     default = exchanges.predeclared_exchanges(VERSIONS["4.3"])[0]
     assert default.name == ""
-    assert list(default.matcher.match("q", None)) == [Destination("queue", "q")]
+    assert list(default.matcher.match("q", None)) == []
     with pytest.raises(ChannelException, match="default exchange"):
         default.matcher.check({})
 

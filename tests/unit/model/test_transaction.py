@@ -95,18 +95,65 @@ def test_closing_before_commit_gives_back_what_was_acked(tx: Client) -> None:
     assert tx.ready("q") == ["a"]
 
 
-@pytest.mark.parametrize(("version", "returns"), [("3.10", 1), ("4.0", 0)])
-def test_only_3_10_returns_at_commit_what_was_routed_to_a_queue_that_is_gone(
-    connect: Callable[..., Client], version: str, returns: int
-) -> None:
-    client = connect(version)
-    client.declare("q")
+def commit_to_deleted_queue(client: Client, queue_type: str) -> list[events.Event]:
+    client.declare("q", arguments={"x-queue-type": queue_type})
     client.channel.tx_select()
     client.publish("q", "a", mandatory=True)
     client.stranger().channel.queue_delete("q")
     client.heard()
     client.channel.tx_commit()
-    assert [type(said) for said in client.heard()] == [events.Return] * returns + [events.TxCommitOk]
+    return client.heard()
+
+
+def test_3_10_returns_at_commit_what_was_routed_to_a_queue_that_is_gone(connect: Callable[..., Client]) -> None:
+    said = commit_to_deleted_queue(connect("3.10"), "classic")
+    assert [type(each) for each in said] == [events.Return, events.TxCommitOk]
+
+
+def test_4_0_fails_the_commit_where_a_classic_queue_is_gone(connect: Callable[..., Client]) -> None:
+    assert commit_to_deleted_queue(connect("4.0"), "classic")[0].text == "PRECONDITION_FAILED - partial tx completion"
+    assert commit_to_deleted_queue(connect("4.0"), "quorum") == [events.TxCommitOk(1)]
+
+
+@pytest.mark.parametrize("queue_type", ["classic", "quorum"])
+def test_4_3_closes_the_connection_where_a_queue_is_gone(connect: Callable[..., Client], queue_type: str) -> None:
+    (closed,) = commit_to_deleted_queue(connect("4.3"), queue_type)
+    reason = '{not_found,{resource,<<"/">>,queue,<<"q">>}}'
+    assert (closed.code, closed.text) == (506, f"RESOURCE_ERROR - failed to deliver message: {reason}")
+
+
+@pytest.mark.parametrize("version", ["4.0", "4.3"])
+def test_a_queue_of_the_same_name_does_not_stand_in_for_one_that_is_gone(
+    connect: Callable[..., Client], version: str
+) -> None:
+    client = connect(version)
+    client.declare("q")
+    client.channel.tx_select()
+    client.publish("q", "a")
+    other = client.stranger()
+    other.channel.queue_delete("q")
+    other.declare("q")
+    client.channel.tx_commit()
+    assert client.heard()[-1].text == "PRECONDITION_FAILED - partial tx completion"
+    assert client.ready("q") == []
+
+
+def test_3_10_delivers_at_commit_to_a_queue_that_was_not_there_at_the_publish(connect: Callable[..., Client]) -> None:
+    client = connect("3.10")
+    client.channel.tx_select()
+    client.publish("q", "a", mandatory=True)
+    client.stranger().declare("q")
+    client.channel.tx_commit()
+    assert client.heard()[-1] == events.TxCommitOk(1)
+    assert client.ready("q") == ["a"]
+
+
+def test_a_full_quorum_queue_fails_no_commit(tx: Client) -> None:
+    tx.declare("full", arguments={"x-queue-type": "quorum", "x-max-length": 0, "x-overflow": "reject-publish"})
+    tx.publish("full", "a", "b")
+    tx.channel.tx_commit()
+    assert tx.heard()[-1] == events.TxCommitOk(1)
+    assert tx.ready("full") == ["a"]
 
 
 def test_a_full_queue_fails_the_commit(tx: Client) -> None:

@@ -63,6 +63,14 @@ def test_an_alternate_exchange_gets_what_routes_nowhere_and_counts_as_routed(cli
     assert client.ready("q") == ["m"]
 
 
+def test_the_default_exchange_as_alternate_exchange_leads_nowhere(client: Client) -> None:
+    exchange(client, "x", "direct", arguments={"alternate-exchange": ""})
+    client.declare("q")
+    client.publish("q", "m", exchange="x", mandatory=True)
+    assert isinstance(client.heard()[-1], events.Return)
+    assert client.ready("q") == []
+
+
 def test_alternate_exchanges_in_a_circle_return_the_message(client: Client) -> None:
     exchange(client, "a", arguments={"alternate-exchange": "b"})
     exchange(client, "b", arguments={"alternate-exchange": "a"})
