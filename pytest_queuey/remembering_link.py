@@ -11,7 +11,6 @@ from queuey_rabbitmq import amqp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -33,15 +32,15 @@ class RememberingLink:
         """Start to connect, to a connection that notes declarations."""
         return _RememberingConnection(self._link.open(name, on_event), self._declared)
 
-    def resolve(self, future: Future[T], result: T) -> None:
+    def resolve(self, future: amqp.Pending[T], result: T) -> None:
         """Give a future its result when the turn is over."""
         self._link.resolve(future, result)
 
-    def fail(self, future: Future[Any], error: BaseException) -> None:
+    def fail(self, future: amqp.Pending[Any], error: BaseException) -> None:
         """Give a future its error when the turn is over."""
         self._link.fail(future, error)
 
-    def wait(self, future: Future[T], deadline_ms: int) -> T:
+    def wait(self, future: amqp.Pending[T], deadline_ms: int) -> T:
         """Wait for a future that a turn resolves."""
         return self._link.wait(future, deadline_ms)
 

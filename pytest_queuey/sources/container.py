@@ -7,61 +7,129 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
+import subprocess
+import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from pytest_queuey.node_control import ControlError, as_base64, from_base64
+from pytest_queuey.sources.docker import is_plain
 from pytest_queuey.sources.server import RealServer, SourceError, real_seconds
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the imports warn of their own deprecations, which `-W error` would raise
     try:
         import docker  # type: ignore[import-untyped]  # it ships no annotations
+        from testcontainers.core.config import testcontainers_config
         from testcontainers.core.container import DockerContainer
     except ImportError as error:
         raise SourceError("testcontainers is not installed: pip install 'queuey-rabbitmq[testing]'") from error
 
 _AMQP_PORT = 5672
 _LOOPBACK = "127.0.0.1"
+_REMOVED_WITHIN = 30.0
 _ASK_EVERY = 1.0
 """Seconds between two questions about a container's state: each is a request to the Docker daemon."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ContainerServer:
     """A container that this process has started."""
 
     server: RealServer
     _container: DockerContainer
+    _keeper: subprocess.Popen[bytes] | None
+    """Removes the container when this process is gone; None where only testcontainers' own reaper can reach it."""
 
     @classmethod
     def start(cls, image: str, docker_host: str) -> Self:
         """Start a container and return without waiting for the broker in it; raises SourceError with the stage."""
+        name = f"queuey-{secrets.token_hex(8)}"
         stage = f"reaching Docker at {docker_host}"
         started: DockerContainer | None = None
+        keeper: subprocess.Popen[bytes] | None = None
         try:
-            started = DockerContainer(image)
+            started = DockerContainer(image).with_name(name)
             ports: dict[str, Any] = started.ports
             is_here = _is_on_this_machine(docker_host)
             ports[f"{_AMQP_PORT}/tcp"] = (_LOOPBACK, None) if is_here else None
             stage = f"starting a container of the image {image}"
-            started.start()
+            if is_plain(docker_host):
+                keeper = _start_keeper(docker_host, name)
+                with _without_reaper():
+                    started.start()
+            else:
+                started.start()
             stage = f"finding the port of the container of {image}"
             host = _LOOPBACK if is_here else started.get_container_host_ip()
             port = started.get_exposed_port(_AMQP_PORT)
             container = started.get_container_id()
         except Exception as error:  # whatever docker, requests or testcontainers raise
+            last_words = _last_words(started)
             if started is not None:
                 with contextlib.suppress(Exception):
                     started.stop()
-            raise SourceError(f"{stage} failed: {type(error).__name__}: {error}") from error
+            _end(keeper)
+            raise SourceError(f"{stage} failed: {type(error).__name__}: {error}{last_words}") from error
         url = f"amqp://guest:guest@{host}:{port}/%2f"
-        return cls(RealServer(source="docker", what=f"image {image}", url=url, container=container), started)
+        return cls(RealServer(source="docker", what=f"image {image}", url=url, container=container), started, keeper)
 
     def close(self) -> None:
-        """Remove the container and its volumes."""
-        self._container.stop()
+        """Remove the container and its volumes; returns when it is gone. Idempotent."""
+        if self._keeper is None:
+            self._container.stop()
+            return
+        _end(self._keeper)
+        self._container.get_docker_client().client.close()
+
+
+def _last_words(container: DockerContainer | None) -> str:
+    """Return how a container ended and what it said, where there is one that has ended."""
+    if container is None:
+        return ""
+    with contextlib.suppress(Exception):  # what is wrong is said without it too
+        progress = ContainerProgress(container.get_wrapped_container().id)
+        if (ending := progress.ended()) is not None:
+            return f". It {ending}. Its last lines:\n{progress.last_lines()}"
+    return ""
+
+
+def _start_keeper(docker_host: str, name: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 -- our own interpreter and script
+        [sys.executable, "-I", "-S", str(Path(__file__).with_name("container_keeper.py")), docker_host, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C and a killed process group of the test run must not reach it
+    )
+
+
+def _end(keeper: subprocess.Popen[bytes] | None) -> None:
+    """Have the keeper do its work, and wait for it."""
+    if keeper is None or keeper.stdin is None or keeper.stdin.closed:
+        return
+    # Whatever there is to be removed is there by now.
+    with contextlib.suppress(OSError):
+        keeper.stdin.write(b"there\n")
+        keeper.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        keeper.wait(_REMOVED_WITHIN)
+
+
+@contextlib.contextmanager
+def _without_reaper() -> Iterator[None]:
+    # testcontainers would have a second container see to it that this one is removed: its image may not be had here,
+    # and the keeper does that. Containers that tests start for themselves keep theirs.
+    before = testcontainers_config.ryuk_disabled
+    testcontainers_config.ryuk_disabled = True
+    try:
+        yield
+    finally:
+        testcontainers_config.ryuk_disabled = before
 
 
 def _is_on_this_machine(docker_host: str) -> bool:

@@ -6,11 +6,11 @@ Refuses to start anything; `container` does.
 from __future__ import annotations
 
 import os
-import socket
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from urllib.parse import urlsplit
 
+from pytest_queuey.sources.container_keeper import connect
 from pytest_queuey.sources.server import SourceError
 
 _DEFAULT_HOST = "unix:///var/run/docker.sock"
@@ -22,16 +22,11 @@ def find_docker() -> str:
 
     A `docker` command proves nothing: it is there without a daemon too.
     """
-    host = os.environ.get("DOCKER_HOST", _DEFAULT_HOST)
-    parts = urlsplit(host)
-    connection = HTTPConnection(parts.hostname or "localhost", parts.port or 2375, timeout=_PING_WITHIN)
+    host = os.environ.get("DOCKER_HOST") or _DEFAULT_HOST
+    if not is_plain(host):
+        return host  # that is for the client to try
+    connection = connect(host, within=_PING_WITHIN)
     try:
-        if parts.scheme == "unix":
-            connection.sock = socket.socket(socket.AF_UNIX)
-            connection.sock.settimeout(_PING_WITHIN)
-            connection.sock.connect(parts.path)
-        elif parts.scheme != "tcp":
-            return host  # ssh:// and npipe:// are for the client to try
         connection.request("GET", "/_ping")
         status = connection.getresponse().status
     except (OSError, HTTPException) as error:
@@ -41,3 +36,8 @@ def find_docker() -> str:
     if status != HTTPStatus.OK:
         raise SourceError(f"what answers at {host} is no Docker: /_ping gave HTTP status {status}")
     return host
+
+
+def is_plain(host: str) -> bool:
+    """Tell whether an address needs no more than a socket: no TLS, no ssh."""
+    return urlsplit(host).scheme in ("unix", "tcp") and not os.environ.get("DOCKER_TLS_VERIFY")
