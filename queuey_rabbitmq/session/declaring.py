@@ -8,7 +8,7 @@ from typing import ClassVar
 from queuey_rabbitmq import amqp
 from queuey_rabbitmq.core.errors import BackendError, DeclareRefusedError
 from queuey_rabbitmq.session.connection import ManagedChannel, SessionConnection
-from queuey_rabbitmq.session.endings import Endings
+from queuey_rabbitmq.session.endings import Endings, remedy
 from queuey_rabbitmq.session.operations import DeclareOperation
 
 
@@ -62,8 +62,10 @@ class DeclareChannel(ManagedChannel):
                 # The broker names only the first of what differs.
                 DeclareRefusedError(
                     f"declaring queue '{refused.queue}', {durability}, with {refused.arguments}: the broker refused "
-                    f"it: {code} {text}. If it exists with other arguments, declare it as it is, or drain and delete "
-                    "it first.",
+                    f"it: {code} {text}. "
+                    + remedy(
+                        code, "If it exists with other arguments, declare it as it is, or drain and delete it first."
+                    ),
                     code=code,
                     text=text,
                 ),

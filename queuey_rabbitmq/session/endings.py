@@ -16,6 +16,15 @@ from queuey_rabbitmq.core.errors import (
 from queuey_rabbitmq.session.in_flight import InFlightBound
 from queuey_rabbitmq.session.operations import DeclareOperation, Operation, PublishOperation
 
+NOT_FOUND = 404
+
+
+def remedy(code: int, otherwise: str) -> str:
+    """Say what to do about a declaration that the broker refused."""
+    if code == NOT_FOUND:  # of a queue that is declared, and not only looked for: rabbit_amqqueue:not_found
+        return "The queue is there, on a node that is down: what needs it can go on when that node is back."
+    return otherwise
+
 
 class Endings:
     """Ends operations. Only inside a turn."""

@@ -14,7 +14,7 @@ from queuey_rabbitmq import amqp
 from queuey_rabbitmq.core.errors import BackendError, ChannelClosedError, DeclareRefusedError
 from queuey_rabbitmq.session.confirms import ConfirmLedger
 from queuey_rabbitmq.session.connection import ManagedChannel, SessionConnection
-from queuey_rabbitmq.session.endings import Endings
+from queuey_rabbitmq.session.endings import Endings, remedy
 from queuey_rabbitmq.session.operations import PublishOperation
 
 LARGE_BODY_BYTES = 1_000_000
@@ -134,6 +134,15 @@ class SoloChannel(ManagedChannel):
         else:
             self.open()
 
+    def give_up(self) -> None:
+        """Close the channel where its operation has ended at its deadline: the broker may never answer it.
+
+        RabbitMQ 4.3 answers nothing while the node of a classic queue is down.
+        """
+        if self.state == "open" and self._operation is not None and self._operation.finished:
+            self.state = "closing"
+            self.connection.send([amqp.CloseChannel(self.number)])
+
     def opened(self) -> None:
         """Send what waited for the channel."""
         if self._operation is not None:
@@ -249,8 +258,10 @@ class SoloPool:
         self._free = deque(self._channels)
 
     def forget_finished(self) -> None:
-        """Drop what waited until its deadline."""
+        """Drop what waited until its deadline, and close the channels on which something was not answered until its."""
         self._waiting = self._endings.unfinished(self._waiting)
+        for channel in self._channels:
+            channel.give_up()
 
     def _is_ready(self) -> bool:
         return self._connection.is_ready and self._connection.blocked is None
@@ -262,8 +273,10 @@ def refusal(operation: PublishOperation, code: int, text: str, *, is_declared: b
     if declaration is not None and not is_declared:
         return DeclareRefusedError(
             f"declaring hold queue '{declaration.queue}': the broker refused it and the message was not published: "
-            f"{code} {text}. A queue of that name exists with other properties: delete it, or use another "
-            "deferred_suffix.",
+            f"{code} {text}. "
+            + remedy(
+                code, "A queue of that name exists with other properties: delete it, or use another deferred_suffix."
+            ),
             code=code,
             text=text,
         )

@@ -1,0 +1,107 @@
+"""Operations that have a channel to themselves, on a broker that does not answer all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from queuey_rabbitmq import amqp
+from queuey_rabbitmq.session.connection import SessionConnection
+from queuey_rabbitmq.session.endings import Endings
+from queuey_rabbitmq.session.in_flight import InFlightBound
+from queuey_rabbitmq.session.operations import Message, PublishOperation, QueueDeclaration
+from queuey_rabbitmq.session.publishing import SoloPool, refusal
+
+CHANNELS = 2
+
+
+class Broker:
+    """A link to a broker that opens and closes channels, and answers everything else when a test does."""
+
+    def __init__(self) -> None:
+        self.sent: list[amqp.Command] = []
+        self.is_ready = True
+        self.say: Callable[[amqp.Event], None]
+
+    def open(self, _name: str, on_event: Callable[[amqp.Event], None]) -> Broker:
+        self.say = on_event
+        on_event(amqp.ConnectionOpened({}))
+        return self
+
+    def send(self, commands: Sequence[amqp.Command]) -> None:
+        self.sent.extend(commands)
+
+    def answer_channels(self) -> None:
+        sent, self.sent = self.sent, []
+        for command in sent:
+            if isinstance(command, amqp.OpenChannel):
+                self.say(amqp.ChannelOpened(command.channel))
+            elif isinstance(command, amqp.CloseChannel):
+                self.say(amqp.ChannelClosed(command.channel, 200, ""))
+            else:
+                self.sent.append(command)
+
+    def published_to(self) -> list[str]:
+        return [command.routing_key for command in self.sent if isinstance(command, amqp.Publish)]
+
+    def resolve(self, future: Future[Any], result: object) -> None:
+        future.set_result(result)
+
+    def fail(self, future: Future[Any], error: BaseException) -> None:
+        future.set_exception(error)
+
+    def connection_opened(self, _connection: SessionConnection) -> None:
+        pass
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def endings(broker: Broker) -> Endings:
+    return Endings(broker, InFlightBound(messages=10, bytes_=1000))
+
+
+@pytest.fixture
+def pool(broker: Broker, endings: Endings) -> SoloPool:
+    connection = SessionConnection(broker, "publish", broker)
+    connection.open()
+    connection.is_ready = True
+    return SoloPool(connection, endings, channels=CHANNELS)
+
+
+def hold(delay: str) -> PublishOperation:
+    queue = f"q.deferred.{delay}"
+    message = Message(queue, amqp.Properties(), b"")
+    return PublishOperation(message, deadline_ms=100, timeout_ms=100, declaration=QueueDeclaration(queue, True))
+
+
+def test_what_is_not_answered_until_its_deadline_keeps_no_channel_from_what_follows(
+    broker: Broker, endings: Endings, pool: SoloPool
+) -> None:
+    unanswered = [hold("1000"), hold("2000")]
+    for operation in unanswered:
+        pool.perform(operation)
+    broker.answer_channels()
+    assert broker.published_to() == ["q.deferred.1000", "q.deferred.2000"]
+    pool.perform(hold("3000"))
+    assert "q.deferred.3000" not in broker.published_to()
+    for operation in unanswered:
+        endings.overdue(operation, None)
+    pool.forget_finished()
+    pool.forget_finished()
+    assert [type(command) for command in broker.sent].count(amqp.CloseChannel) == CHANNELS
+    broker.answer_channels()
+    broker.answer_channels()
+    assert broker.published_to()[-1] == "q.deferred.3000"
+
+
+def test_a_hold_queue_whose_node_is_down_is_no_queue_to_delete() -> None:
+    error = refusal(hold("1000"), 404, "NOT_FOUND - home node 'a@b' of durable queue is down", is_declared=False)
+    assert "on a node that is down" in str(error)
+    assert "delete" not in str(error)
