@@ -112,6 +112,34 @@ def _nothing_more(_folder: Path) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """The ports of a node, its epmd's among them, and the cookie by which nodes of a cluster know each other."""
+
+    node: int
+    distribution: int
+    epmd: int
+    cookie: str
+
+    @classmethod
+    def of_one(cls) -> Self:
+        """Return one with ports that are free, for a node that is to meet no other."""
+        node, distribution, epmd = free_ports(3)
+        return cls(node, distribution, epmd, secrets.token_hex(16))
+
+    @classmethod
+    def of_cluster(cls, size: int) -> list[Self]:
+        """Return those of nodes that are to find each other."""
+        epmd, *ports = free_ports(1 + 2 * size)
+        cookie = secrets.token_hex(16)
+        return [cls(ports[place], ports[size + place], epmd, cookie) for place in range(size)]
+
+    @property
+    def name(self) -> str:
+        """Return the node's name."""
+        return f"queuey{self.node}@localhost"
+
+
 @dataclass(slots=True)
 class LocalServer:
     """A private server that this process has started."""
@@ -121,15 +149,17 @@ class LocalServer:
     _pid: int
 
     @classmethod
-    def start(cls, executable: Path, configure: Callable[[Path], str] = _nothing_more) -> Self:
+    def start(
+        cls, executable: Path, configure: Callable[[Path], str] = _nothing_more, *, seat: Seat | None = None
+    ) -> Self:
         """Start a private server and return at once; raises SourceError where it cannot even be started.
 
         `configure` is given the server's folder, may put files there, and returns further lines of rabbitmq.conf.
         """
+        seat = seat or Seat.of_one()
         folder = _make_folder()
         try:
-            node, distribution, epmd = free_ports(3)
-            environment = _write_files(folder, node, distribution, epmd, configure(folder))
+            environment = _write_files(folder, seat, configure(folder))
             control = Path(__file__).with_name("control.erl").read_text()
             keeper = subprocess.Popen(  # noqa: S603 -- our own script, and the executable that the option or search named
                 [
@@ -149,7 +179,7 @@ class LocalServer:
         server = RealServer(
             source="local",
             what=str(executable),
-            url=f"amqp://guest:guest@127.0.0.1:{node}/%2f",
+            url=f"amqp://guest:guest@127.0.0.1:{seat.node}/%2f",
             folder=str(folder),
         )
         started = cls(server, keeper, 0)
@@ -240,17 +270,17 @@ def _memory() -> str | None:
     return None
 
 
-def _write_files(folder: Path, node: int, distribution: int, epmd: int, more: str) -> dict[str, str]:
+def _write_files(folder: Path, seat: Seat, further: str) -> dict[str, str]:
     """Write what the server reads and return the environment that makes it read nothing else."""
     for name in ("mnesia", "log"):
         (folder / name).mkdir()
     cookie = folder / ".erlang.cookie"
-    cookie.write_text(secrets.token_hex(16))
+    cookie.write_text(seat.cookie)
     cookie.chmod(0o400)
     for name, text in (
         ("plugins", "[].\n"),
         ("environment.conf", ""),  # or the system's rabbitmq-env.conf is read
-        ("rabbitmq.conf", _CONFIGURATION + more),
+        ("rabbitmq.conf", _CONFIGURATION + further),
         ("advanced.config", "[].\n"),
     ):
         (folder / name).write_text(text)
@@ -258,10 +288,10 @@ def _write_files(folder: Path, node: int, distribution: int, epmd: int, more: st
     return inherited | {
         "LANG": "C.UTF-8",
         "HOME": str(folder),
-        "RABBITMQ_NODENAME": f"queuey{node}@localhost",
+        "RABBITMQ_NODENAME": seat.name,
         "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-        "RABBITMQ_NODE_PORT": str(node),
-        "RABBITMQ_DIST_PORT": str(distribution),
+        "RABBITMQ_NODE_PORT": str(seat.node),
+        "RABBITMQ_DIST_PORT": str(seat.distribution),
         "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
         "RABBITMQ_LOG_BASE": str(folder / "log"),
         "RABBITMQ_PID_FILE": str(folder / "pid"),
@@ -271,7 +301,7 @@ def _write_files(folder: Path, node: int, distribution: int, epmd: int, more: st
         "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": _ERLANG_FLAGS,
         "ERL_EPMD_ADDRESS": "127.0.0.1",
-        "ERL_EPMD_PORT": str(epmd),
+        "ERL_EPMD_PORT": str(seat.epmd),
         "RUNNING_UNDER_SYSTEMD": "true",  # the script then becomes the server: no shell stays in between
     }
 
