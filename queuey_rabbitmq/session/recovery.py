@@ -25,6 +25,8 @@ log = logging.getLogger("queuey_rabbitmq")
 NOT_MENDED_BY_WAITING = frozenset({403, 530})
 """ACCESS_REFUSED and NOT_ALLOWED, when they answer an attempt to open a connection."""
 NOT_FOUND = 404
+MAX_DELAY_S = 365 * 24 * 3600.0
+"""What a policy's delay counts for at most, infinity included; no timer takes that."""
 
 
 class RecoveringSession(Protocol):
@@ -74,9 +76,16 @@ class Recovery:
 
     def connection_opened(self, connection: SessionConnection) -> None:
         """Declare what was declared, then resume."""
-        replay = ReplayChannel(connection, self._endings)
-        left = list(self.topology.values())
-        self._replay_next(connection, replay, left)
+
+        def resume() -> None:
+            self._failures.pop(connection, None)
+            if not self._failures:
+                self.last_error = None
+            log.info("the %s connection is back", connection.name)
+            connection.is_ready = True
+            self._session.resume(connection)
+
+        self._declare_each(ReplayChannel(connection, self._endings), list(self.topology.values()), resume)
 
     def consumer_lost(self, consumer: ConsumerChannel, error: BackendError) -> None:
         """Have a consumer opened again on its connection, if the policy says so, or end it."""
@@ -88,51 +97,43 @@ class Recovery:
             consumer.end(error)
             return
         log.warning("%s; consuming again in %.3g s (attempt %d)", error, delay_s, consumer.failures)
-        self._session.later(round(delay_s * 1000), partial(self._reopen, consumer))
+        self._session.later(round(delay_s * 1000), partial(self._reopen, consumer, consumer.number))
 
-    def _reopen(self, consumer: ConsumerChannel) -> None:
-        if consumer.has_ended or not consumer.connection.is_ready:
-            return  # a connection that is lost meanwhile resumes its consumers when it is back
-        declarations = list(self.topology.values())
-        if not declarations:
-            consumer.reopen()
-            return
-        channel = ReplayChannel(consumer.connection, self._endings)
+    def _reopen(self, consumer: ConsumerChannel, lost: int) -> None:
+        """Declare what was declared, then consume again in place of the channel that was lost."""
 
-        def declared(error: BaseException | None) -> None:
-            if error is not None:
-                log.warning("declaring again for the consumer of queue '%s': %s", consumer.queue, error)
-            if not consumer.has_ended and consumer.connection.is_ready:
+        def is_wanted() -> bool:
+            # A connection that is lost meanwhile resumes its consumers itself when it is back, on other channels.
+            return not consumer.has_ended and consumer.connection.is_ready and consumer.number == lost
+
+        def reopen() -> None:
+            if is_wanted():
                 consumer.reopen()
-            if channel.state == "open":
-                channel.connection.send([amqp.CloseChannel(channel.number)])
 
-        channel.declare(self._session.declaring(declarations, declared))
+        if is_wanted():
+            channel = ReplayChannel(consumer.connection, self._endings)
+            self._declare_each(channel, list(self.topology.values()), reopen)
 
-    def _replay_next(self, connection: SessionConnection, replay: ReplayChannel, left: list[QueueDeclaration]) -> None:
+    def _declare_each(self, channel: ReplayChannel, left: list[QueueDeclaration], go_on: Callable[[], None]) -> None:
         """Declare one queue after the other, so that one which is refused keeps no other from being declared."""
+        connection = channel.connection
         if not left:
-            self._failures.pop(connection, None)
-            if not self._failures:
-                self.last_error = None
-            if replay.state == "open":
-                connection.send([amqp.CloseChannel(replay.number)])
-            log.info("the %s connection is back", connection.name)
-            connection.is_ready = True
-            self._session.resume(connection)
+            if channel.state == "open":
+                connection.send([amqp.CloseChannel(channel.number)])
+            go_on()
             return
 
         def declared(error: BaseException | None) -> None:
             if connection.state != "open":
-                return
-            if isinstance(error, DeadlineExceededError):
+                return  # it is tried again, and all of this with it
+            if isinstance(error, DeadlineExceededError) and not connection.is_ready:
                 connection.abort()  # it answers nothing: it is lost again, and so is tried again
                 return
             if error is not None:
                 log.error("declaring again what was declared before: %s", error)
-            self._replay_next(connection, replay, left[1:])
+            self._declare_each(channel, left[1:], go_on)
 
-        replay.declare(self._session.declaring(left[:1], declared))
+        channel.declare(self._session.declaring(left[:1], declared))
 
     def _next_delay(
         self, failures: int, error: BackendError, rebuilding: Literal["connection", "consumer"]
@@ -140,7 +141,8 @@ class Recovery:
         if self._policy is None:
             return None
         try:
-            return self._policy.next_delay(Attempt(failures=failures, error=error, rebuilding=rebuilding))
+            delay_s = self._policy.next_delay(Attempt(failures=failures, error=error, rebuilding=rebuilding))
+            return None if delay_s is None else min(max(0.0, delay_s), MAX_DELAY_S)
         except Exception:
             log.exception("the reconnect policy failed; giving up")
             return None
