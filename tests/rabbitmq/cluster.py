@@ -29,6 +29,11 @@ class Node:
         assert self.server.server.folder is not None
         wait_until_ready(self.server.server, LocalProgress(Path(self.server.server.folder)))
 
+    def is_running(self) -> bool:
+        """Tell whether it has not been killed since it was last started."""
+        assert self.server.server.folder is not None
+        return LocalProgress(Path(self.server.server.folder)).ended() is None
+
     def come_back(self) -> None:
         """Start it after it was killed, and wait until it has booted."""
         self.server.start_again()
@@ -45,7 +50,9 @@ class Cluster:
     def __init__(self, executable: Path, size: int) -> None:
         seats = Seat.of_cluster(size)
         lines = ["cluster_formation.peer_discovery_backend = classic_config"]
-        lines += [f"cluster_formation.classic_config.nodes.{place} = {seat.name}" for place, seat in enumerate(seats, 1)]
+        lines += [
+            f"cluster_formation.classic_config.nodes.{place} = {seat.name}" for place, seat in enumerate(seats, 1)
+        ]
         configuration = "\n".join([*lines, ""])
         self.nodes: list[Node] = []
         try:
@@ -75,8 +82,9 @@ class Cluster:
         return first._replace(netloc=f"{credentials}@{addresses}").geturl()
 
     def members(self) -> int:
-        """Return how many nodes run, as the first sees it."""
-        return int(self.nodes[0].ask("integer_to_list(length([node() | nodes()]))"))
+        """Return how many nodes see each other, as the first that runs sees it."""
+        seen_by = next(node for node in self.nodes if node.is_running())
+        return int(seen_by.ask("integer_to_list(length([node() | nodes()]))"))
 
     def close(self) -> None:
         """End every node."""
