@@ -37,6 +37,8 @@ from queuey_rabbitmq import (
 from tests.torture.fates import GRANULARITY_MS, LONGEST_DELAY_MS, Step
 from tests.torture.record import Record
 
+HOLD_LEASE_MARGIN_S = 10
+"""Longer than the broker is stopped for; without it RabbitMQ loses what is held when it is stopped."""
 OPERATION_TIMEOUT_S = 12
 """More than a broker takes to come back after it was killed, so most calls outlive that."""
 CLOSE_TIMEOUT_S = 5
@@ -66,6 +68,7 @@ def options(seed: int) -> RabbitMqOptions:
     return RabbitMqOptions(
         retry_granularity=GRANULARITY_MS / 1000,
         deferred_granularity=GRANULARITY_MS / 1000,
+        hold_lease_margin=HOLD_LEASE_MARGIN_S,
         heartbeat=2,
         connect_timeout=3,
         operation_timeout=OPERATION_TIMEOUT_S,

@@ -18,6 +18,13 @@ Run = tuple[int, int]
 ALLOWED_EARLY_S = 0.001
 """A broker counts in whole ms from the one in which the message came."""
 
+UNWRITTEN_S = 5.0
+"""A broker that is killed loses what came back from a hold queue in the last seconds and is not written to disk.
+
+RabbitMQ writes a message to disk when a publisher waits for its confirm, and nobody does for what it dead-letters
+itself (rabbit_dead_letter:publish, rabbit_variable_queue:needs_timeout). No client can prevent that.
+"""
+
 PENDING, CONFIRMED, FINISHED = 0, 1, 2
 
 
@@ -54,6 +61,13 @@ class Record:
         """What was reported as failed, by type."""
         self.longest_call = 0.0
         self.unexpected: list[BaseException] = []
+
+    def __str__(self) -> str:
+        return (
+            f"{self.jobs()} jobs, {self.runs} runs, {self.duplicates} duplicates, longest outage "
+            f"{self.longest_gap['confirmed']:.1f} s (handling {self.longest_gap['handled']:.1f} s), longest call "
+            f"{self.longest_call:.1f} s, {dict(self.errors)}"
+        )
 
     def new_job(self) -> int:
         """Return the number of the next job."""
@@ -120,6 +134,11 @@ class Record:
         """Return which jobs were reported as published and have not had their last run."""
         with self._lock:
             return [number for number, state in enumerate(self._states) if state == CONFIRMED]
+
+    def came_back_before(self, number: int, instants: list[float]) -> bool:
+        """Tell whether a job came back from a hold queue shortly before one of these instants."""
+        waits = self._open.get(number, Job()).due.values()
+        return any(instant - UNWRITTEN_S <= due <= instant for due in waits for instant in instants)
 
     def story(self, number: int) -> str:
         """Return what is known of a job that has not had its last run."""
