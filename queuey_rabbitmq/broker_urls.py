@@ -36,6 +36,7 @@ _SAID_ELSEWHERE = {
     "client_properties": "RabbitMqOptions(connection_properties=...) says them",
     "ssl_options": "the URL says cacertfile, certfile, keyfile, verify and server_name_indication, or "
     "RabbitMqOptions(ssl_context=...) everything about TLS",
+    "auth_mechanism": "PLAIN is the only one that is spoken; over amqps nobody reads it",
     "fail_if_no_peer_cert": "it is for servers; verify=verify_peer, which is the default, checks the broker",
 }
 

@@ -106,6 +106,7 @@ def test_tls_is_described_in_rabbitmqs_words() -> None:
         ("amqp://host?blocked_connection_timeout=3", r"RabbitMqOptions\(operation_timeout=...\)"),
         ("amqp://host?client_properties={}", r"RabbitMqOptions\(connection_properties=...\)"),
         ("amqps://host?ssl_options={}", r"RabbitMqOptions\(ssl_context=...\)"),
+        ("amqps://host?auth_mechanism=external", "PLAIN is the only one"),
         ("amqp://host?verify=verify_none", "verify is about TLS, which amqps:// speaks"),
         ("amqps://host?verify=no", "neither verify_peer nor verify_none"),
         ("amqps://host?cacertfile=", "cacertfile is empty"),

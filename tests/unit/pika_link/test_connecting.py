@@ -47,7 +47,7 @@ def test_a_name_server_that_does_not_answer_is_waited_for_no_longer_than_connect
     record: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda **_: answers.wait(20) or [])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers.wait(20) or [])
     recorder = record(5672, host="rabbit.example", connect_timeout_ms=100)
     lost = recorder.connect()
     assert lost.stage == "connecting"
