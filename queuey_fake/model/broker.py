@@ -34,6 +34,8 @@ class Broker:
         self.vhosts: dict[str, VHost] = {}
         self.alarm: str | None = None
         """The resource alarm that keeps publishes out, in the words of connection.blocked."""
+        self.cuts = 0
+        """How often all connections were lost at once; a front end ends those with it that are not open yet."""
         self.publish_faults: PublishFaults | None = None
         self._timers = Timers(now_ms)
         self._message_number = 0
@@ -75,6 +77,7 @@ class Broker:
 
     def lose_connections(self) -> None:
         """End every connection without a word, as when the network is gone."""
+        self.cuts += 1
         for connection in list(self.connections):
             connection.lose()
 

@@ -8,6 +8,7 @@ delivers what the queues posted to each other.
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
@@ -51,7 +52,7 @@ def method(class_id: int, method_id: int) -> Callable[[_Body[_D, _P]], _Body[_D,
     return door
 
 
-class Door:
+class Door(ABC):
     """A channel number of a connection, as far as opening and closing goes."""
 
     def __init__(self, connection: Connection, number: int) -> None:
@@ -63,9 +64,9 @@ class Door:
         self._version = connection.broker.version
         self._send = connection.send
 
+    @abstractmethod
     def release(self) -> None:
         """Give everything back that the channel holds."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """channel.close: what is not settled goes back; the reply follows, also where the broker is closing already."""
@@ -93,7 +94,9 @@ class Door:
 
     def refuse(self, refusal: AmqpException, class_id: int, method_id: int) -> None:
         """Close the channel, or the connection, for what its client did."""
-        refusal = errors.as_sent(refusal, octets=self._version.texts_are_octets)
+        told = errors.as_sent(refusal, octets=self._version.texts_are_octets)
+        if told is not refusal:
+            refusal, class_id, method_id = told, 0, 0
         if isinstance(refusal, ConnectionException):
             self.connection.refuse(refusal, class_id, method_id)
             return

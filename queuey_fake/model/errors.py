@@ -457,23 +457,33 @@ def unexpected_frame(explanation: str) -> ConnectionException:
 
 def unexpected_frame_type(type_: int, payload: bytes) -> ConnectionException:
     """Say that a frame of this type has no place on this channel (rabbit_reader:unexpected_frame)."""
-    return ConnectionException(505, f"type {type_}, {_snippet(payload)}")
+    return ConnectionException(505, *_snippet(type_, payload))
 
 
 def frame_error(type_: int, payload: bytes, reason: Term) -> ConnectionException:
     """Say that a frame cannot be read (rabbit_reader:frame_error)."""
-    return ConnectionException(501, f"type {type_}, {_snippet(payload)}: {printed(reason)}")
+    return ConnectionException(501, *_snippet(type_, payload), ": ", Printed(reason))
 
 
-def _snippet(payload: bytes) -> str:
+def _snippet(type_: int, payload: bytes) -> tuple[str | Printed, ...]:
     size = 16
     which = "all" if len(payload) <= size else f"first {size}"
-    return f"{which} octets = {printed(payload[:size])}"
+    return f"type {type_}, {which} octets = ", Printed(payload[:size])
 
 
 def cannot_decode(octets: bytes) -> ConnectionException:
     """Say that the fields do not fit their method (rabbit_misc:frame_error)."""
     return ConnectionException(501, f"cannot decode <<{','.join(map(str, octets))}>>")
+
+
+def body_size_over_limit(size: int, limit: int) -> ConnectionException:
+    """Say that a content header announces a body that is never taken; 4.3 says so (rabbit_command_assembler)."""
+    return ConnectionException(501, f"content body size {size} exceeds maximum allowed size {limit}")
+
+
+def too_much_unfinished(limit: int) -> ConnectionException:
+    """Say that the messages that are still being sent are too long together; RabbitMQ would run out of memory."""
+    return ConnectionException(506, f"unfinished messages of this connection have more than {limit} octets")
 
 
 def overlong_body() -> ConnectionException:

@@ -25,6 +25,7 @@ def restart(broker: Broker) -> None:
         for queue in vhost.queues.values():
             queue.dismiss()  # so that nobody is delivered what another connection gives back as it ends
     broker.set_alarm(None)
+    broker.cuts += 1
     for connection in list(broker.connections):
         connection.refuse(errors.shutdown(), 0, 0)
     broker.deliver_mail()

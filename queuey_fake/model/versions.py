@@ -53,6 +53,7 @@ class Version:
     min_frame_max: int  # a smaller frame_max in tune-ok is refused
     protocol_header: bytes  # written to a client that speaks something else
     mechanisms: str  # of SASL, as connection.start lists them
+    max_announced_body: int | None  # a content header that announces more octets closes the connection
     refuses_overlong_body: bool  # at once; else the body is swallowed until a frame of another type comes
     adds_queue_type_argument: bool  # x-queue-type is written into the arguments of a declaration without it
     headers_match_exactly: bool  # 1 and 1.0 in a headers binding are two values
@@ -107,6 +108,7 @@ _V3_10 = Version(
     min_frame_max=4096,
     protocol_header=b"AMQP\x00\x00\x09\x01",
     mechanisms="PLAIN AMQPLAIN",
+    max_announced_body=None,
     refuses_overlong_body=False,
     adds_queue_type_argument=False,
     headers_match_exactly=False,
@@ -176,6 +178,7 @@ _V4_3 = replace(
     quorum_type_is_printed_as_binary=True,
     quorum_priorities="strict",
     min_frame_max=8192,
+    max_announced_body=536_870_912,
     refuses_overlong_body=True,
     further_quorum_arguments=(
         "x-consumer-disconnected-timeout",

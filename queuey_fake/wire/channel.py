@@ -20,6 +20,7 @@ from queuey_fake.wire.codec import ContentHeader, MalformedMethod, MalformedShor
 from queuey_fake.wire.methods import Method
 
 _PUBLISH_IDS = codec.METHOD_IDS.pack(60, 40)
+UNFINISHED_MAX = 268_435_456
 _KNOWN_MAX = 1024
 _KNOWN_OCTETS_MAX = 1024
 
@@ -33,6 +34,7 @@ class ConnectionDoor(Protocol):
     version: Version
     known_publishes: dict[bytes, dict[str, Any]]
     known_properties: dict[bytes, Properties]
+    unfinished_octets: int
 
     def open_channel(self, number: int) -> Channel:
         """Open a channel of the model."""
@@ -61,7 +63,7 @@ class WireChannel:
         self._method: Method | None = None
         self._fields: dict[str, Any] = {}
         self._header: ContentHeader | None = None
-        self._body: list[bytes] = []
+        self._body = bytearray()  # of a message whose body comes in several frames
         self._remaining = 0
 
     def process(self, type_: int, payload: bytes) -> None:
@@ -148,6 +150,10 @@ class WireChannel:
         if header is None or header.class_id != codec.CLASS_BASIC or header.weight:
             self._refuse_content(errors.unexpected_frame(_instead_of_header(header)))
             return
+        limit = self._connection.version.max_announced_body
+        if limit is not None and header.body_size > limit:
+            self._refuse_content(errors.body_size_over_limit(header.body_size, limit))
+            return
         self._header = header
         self._remaining = header.body_size
         if header.body_size == 0:
@@ -161,6 +167,7 @@ class WireChannel:
         self._remaining -= len(payload)
         if self._remaining < 0:
             # Versions before 4.3 swallow what comes until a frame of another type does.
+            self._connection.unfinished_octets -= len(self._body)
             self._body.clear()
             if self._connection.version.refuses_overlong_body:
                 self._refuse_content(errors.overlong_body())
@@ -169,10 +176,19 @@ class WireChannel:
             self._finish_content(payload)
             return
         if not self._is_too_large():
-            self._body.append(payload)
+            self._keep(payload)
         if self._remaining == 0:
-            body, self._body = self._body, []
-            self._finish_content(b"".join(body))
+            body, self._body = self._body, bytearray()
+            self._connection.unfinished_octets -= len(body)
+            self._finish_content(bytes(body))
+
+    def _keep(self, payload: bytes) -> None:
+        # RabbitMQ has no bound here but its memory: thousands of channels can each hold most of a body.
+        self._connection.unfinished_octets += len(payload)
+        if self._connection.unfinished_octets > UNFINISHED_MAX:
+            self._refuse_content(errors.too_much_unfinished(UNFINISHED_MAX))
+        else:
+            self._body += payload
 
     def _is_too_large(self) -> bool:
         # A body that will be refused for its size is counted and not kept, so that it costs no memory.

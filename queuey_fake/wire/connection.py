@@ -63,6 +63,8 @@ class ServerConnection:
         self.model: Connection | None = None
         self.heartbeat_s = 0
         self.is_finished = False  # nothing more is to be read; the socket ends when everything is sent
+        self.ends_late = False  # and some seconds pass before it does
+        self.unfinished_octets = 0  # of bodies that have not come in full, on all channels
         self._broker = broker
         self._users = users
         self._on_open = on_open
@@ -117,9 +119,14 @@ class ServerConnection:
             self.model.lose()
 
     def crash(self) -> None:
-        """End the connection without a word, as RabbitMQ's reader does when it crashes or trusts a client no more."""
+        """End the connection without a word, as RabbitMQ's reader does when it crashes."""
         self.is_finished = True
         self._end()
+
+    def distrust(self) -> None:
+        """End the connection some seconds later, so that nobody tries passwords fast (SILENT_CLOSE_DELAY)."""
+        self.ends_late = True
+        self.crash()
 
     def fail(self) -> None:
         """End the connection as RabbitMQ does when one of its processes crashed."""
@@ -171,11 +178,9 @@ class ServerConnection:
     def _lose_track(self, refusal: ConnectionException) -> None:
         """Refuse octets behind which no frame can be found any more."""
         self._input = b""
-        if self.phase in (Phase.CLOSING, Phase.CLOSED):
-            self.crash()
-            return
-        self.refuse(refusal, 0, 0)
-        self.is_finished = True
+        if self.phase not in (Phase.CLOSING, Phase.CLOSED):
+            self.refuse(refusal, 0, 0)
+        self.distrust()
 
     def _take_frame(self, type_: int, channel: int, payload: bytes) -> None:
         if self.phase is Phase.RUNNING:
@@ -201,15 +206,18 @@ class ServerConnection:
     def refuse(self, refusal: ConnectionException, class_id: int, method_id: int) -> None:
         """Close the connection for what its client did; in silence where it is not known well enough yet."""
         if self.phase in (Phase.HEADER, Phase.STARTING, Phase.TUNING):
-            # RabbitMQ waits three seconds before it closes the socket, so that nobody tries passwords fast.
-            self.crash()
+            self.distrust()
             return
+        sent = errors.as_sent(refusal, octets=self.version.texts_are_octets)
+        assert isinstance(sent, ConnectionException), "what closes a connection is not sent as something less"
+        if sent is not refusal:
+            class_id = method_id = 0
         self._channels.clear()
         self.phase = Phase.CLOSING
         if self.model is None:
-            self._say_close(refusal, class_id, method_id)
+            self._say_close(sent, class_id, method_id)
             return
-        self.model.refuse(refusal, class_id, method_id)
+        self.model.refuse(sent, class_id, method_id)
         self._broker.deliver_mail()
 
     def _say_close(self, refusal: ConnectionException, class_id: int, method_id: int) -> None:
@@ -273,10 +281,12 @@ class ServerConnection:
             fields = codec.decode_fields(method, payload)
         except MalformedShortString:
             self.refuse(errors.malformed_short_string(), method.class_id, method.method_id)
-        except MalformedMethod as malformed:
-            self.refuse(errors.cannot_decode(malformed.octets), method.class_id, method.method_id)
-        except MalformedTable:
-            self.refuse(errors.internal_error(), 0, 0)
+        except (MalformedMethod, MalformedTable):
+            # Not said as on channels: it is a crash of the reader (rabbit_reader:handle_method0).
+            if self.phase is Phase.RUNNING:
+                self.refuse(errors.internal_error(), 0, 0)
+            else:
+                self.distrust()
         else:
             self._call(method, fields)
 
@@ -294,14 +304,14 @@ class ServerConnection:
         assert isinstance(response, bytes), "the codec reads a long string"
         assert isinstance(properties, dict), "the codec reads a table"
         if mechanism not in self.version.mechanisms.split():
-            self.crash()
+            self.distrust()
             return
         self._capabilities = handshake.capabilities_of(properties)
         self._name = handshake.connection_name_of(properties)
         try:
             user = handshake.login(mechanism, response, self._users)
         except handshake.InvalidResponse:
-            self.crash()
+            self.distrust()
             return
         if user is None:
             self._refuse_login(mechanism)
@@ -319,11 +329,9 @@ class ServerConnection:
         )
 
     def _refuse_login(self, mechanism: str) -> None:
-        if "authentication_failure_close" not in self._capabilities:
-            self.crash()
-            return
-        self.phase = Phase.CLOSING
-        self._say_close(errors.login_refused(mechanism), 0, 0)
+        if "authentication_failure_close" in self._capabilities:
+            self._say_close(errors.login_refused(mechanism), 0, 0)
+        self.distrust()
 
     def _tune_ok(self, fields: dict[str, object]) -> None:
         channel_max, frame_max, heartbeat = fields["channel_max"], fields["frame_max"], fields["heartbeat"]
@@ -331,7 +339,7 @@ class ServerConnection:
         assert isinstance(frame_max, int), "the codec reads an integer"
         assert isinstance(heartbeat, int), "the codec reads an integer"
         if not handshake.accepts_tuning(channel_max, frame_max, self.version):
-            self.crash()
+            self.distrust()
             return
         self._channel_max = channel_max
         # RabbitMQ lets clients go beyond frame_max by the eight octets around the payload, which many forget.

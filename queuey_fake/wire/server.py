@@ -38,7 +38,7 @@ WRITE_ROOM = 262_144
 BACKLOG = 1024
 HANDSHAKE_TIMEOUT_S = 10.0  # rabbit.handshake_timeout
 LOOK_EVERY_S = 0.5  # after clients that say nothing
-LINGER_S = 3.0  # how long a client may take to see the end of its connection
+DISTRUST_S = 3.0  # rabbit_reader: SILENT_CLOSE_DELAY
 CLOSE_TIMEOUT_S = 5.0
 LONGEST_WAIT_S = 3600.0  # a poll takes 31 bits of milliseconds, and a message may have 32
 MS_PER_SECOND = 1000
@@ -136,6 +136,7 @@ class Server:
         self._is_closing = False
         self._is_listening = True
         self._was_hung = False
+        self._cuts_seen = driver.model.cuts
         self._reads_again: dict[Client, None] = {}  # what they sent before an alarm ended is to be read
         self._ready: list[tuple[selectors.SelectorKey, int]] = []
         self._now_s = real_time.monotonic_s()  # as of the thread's last turn
@@ -265,8 +266,10 @@ class Server:
                 return  # else the one who was there is gone already
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # A socket that is closed resets its connection: rabbit's tcp_listen_options have {linger, {true, 0}}.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             if self._traffic.refuses_connections:
-                _reset(sock)
+                sock.close()
                 continue
             connection = self._new_connection(sock.fileno())
             client = Client(sock, connection, self._traffic, real_time.monotonic_s())
@@ -373,11 +376,10 @@ class Server:
         self._talking[client] = None
 
     def _finish(self, client: Client) -> None:
-        """End the sending side, so that the client sees everything that was said; its own end is waited for."""
-        client.ends_s = real_time.monotonic_s() + LINGER_S
-        try:
-            client.socket.shutdown(socket.SHUT_WR)
-        except OSError:
+        """End the connection, for everything is said; where RabbitMQ waits before it does, but not in virtual time."""
+        if client.connection.ends_late and not self._driver.clock.is_virtual:
+            client.ends_s = real_time.monotonic_s() + DISTRUST_S
+        else:
             self._end(client)
 
     def _end_all(self) -> None:
@@ -416,7 +418,7 @@ class Server:
             )
             if is_late or is_mute or (client.ends_s is not None and now_s > client.ends_s):
                 self._end(client)
-            elif heartbeat_s and now_s - client.sent_s >= heartbeat_s / 2 and client.ends_s is None:
+            elif heartbeat_s and now_s - client.sent_s > heartbeat_s / 2 - LOOK_EVERY_S and client.ends_s is None:
                 client.connection.say(codec.HEARTBEAT_FRAME)
                 self._talking[client] = None
 
@@ -448,6 +450,10 @@ class Server:
             everyone = dict.fromkeys(self._clients.values())
             self._unwatched.update(everyone)
             self._talking.update(everyone)
+        if self._cuts_seen != self._driver.model.cuts:
+            self._cuts_seen = self._driver.model.cuts
+            for client in [client for client in self._clients.values() if client.connection.model is None]:
+                self._end(client)
         while self._reads_again:
             client, _ = self._reads_again.popitem()
             self._receive(client, b"")
@@ -473,12 +479,6 @@ class Server:
 
     def on_time(self) -> None:
         """Do nothing: nothing of the wire is due in the model's time."""
-
-
-def _reset(sock: socket.socket) -> None:
-    """End a connection by a reset, as an address does at which nobody listens."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    sock.close()
 
 
 def _acknowledge(sock: socket.socket) -> None:

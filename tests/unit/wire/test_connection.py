@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from queuey_fake.model.broker import Broker
 from queuey_fake.model.fields import Field
 from queuey_fake.model.properties import Properties
-from queuey_fake.wire import codec
+from queuey_fake.wire import channel, codec
 from queuey_fake.wire import methods as m
 from queuey_fake.wire.connection import Phase
 from tests.unit.wire.amqp_client import CONSUME, DECLARE, PUBLISH, AmqpClient
@@ -50,6 +50,10 @@ REFUSED = {
     "fields too many": (
         codec.frame(1, 1, b"\x00\x3c\x00\x50" + bytes(9) + b"xx"),
         (501, "FRAME_ERROR - cannot decode <<0,0,0,0,0,0,0,0,0,120,120>>", 60, 80),
+    ),
+    "fields too few on channel 0": (
+        codec.frame(1, 0, b"\x00\x0a\x00\x32\x00"),
+        (541, "INTERNAL_ERROR", 0, 0),
     ),
     "fields too few": (
         codec.frame(1, 1, b"\x00\x3c\x00\x50" + bytes(3)),
@@ -330,6 +334,55 @@ def test_channels_may_interleave_their_contents(client: AmqpClient) -> None:
     assert bodies == [b"second", b"fir"]
 
 
+@pytest.mark.parametrize(("version", "is_refused"), [("3.10", False), ("4.0", False), ("4.3", True)])
+def test_a_header_that_announces_more_than_any_message_has_is_refused_by_4_3(version: str, *, is_refused: bool) -> None:
+    client = AmqpClient(version=version).open().open_channel()
+    client.write(PUBLISHING + header(536_870_913))
+    texts = [fields["reply_text"] for _, _, fields in client.read()]
+    said = "FRAME_ERROR - content body size 536870913 exceeds maximum allowed size 536870912"
+    assert texts == [said] * is_refused
+
+
+def test_what_all_channels_hold_of_unfinished_bodies_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "UNFINISHED_MAX", 1000)
+    client = AmqpClient().open().open_channel(1).open_channel(2)
+    for number in (1, 2):
+        client.say(number, m.BASIC_PUBLISH, **PUBLISH)
+        client.write(codec.frame(codec.HEADER, number, codec.CONTENT_HEADER.pack(60, 0, 900) + b"\x00\x00"))
+        client.write(codec.frame(codec.BODY, number, b"x" * 500))
+    assert client.read() == []
+    client.write(codec.frame(codec.BODY, 1, b"x"))
+    [(_, name, fields)] = client.read()
+    assert (name, fields["reply_code"], fields["class_id"], fields["method_id"]) == ("connection.close", 506, 60, 40)
+
+
+def test_a_body_that_is_finished_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "UNFINISHED_MAX", 1000)
+    client = AmqpClient().open().open_channel()
+    client.say(1, m.QUEUE_DECLARE, **DECLARE)
+    client.read()
+    for _ in range(3):
+        client.write(PUBLISHING + header(900) + 2 * codec.frame(codec.BODY, 1, b"x" * 450))
+    assert client.read() == []
+    assert client.server.unfinished_octets == 0
+    snapshot = client.broker.queue_snapshot("q")
+    assert snapshot is not None
+    assert [len(message.body) for message in snapshot.messages] == [900] * 3
+
+
+def test_octets_in_a_frame_error_are_octets_in_3_10() -> None:
+    client = AmqpClient(version="3.10").open()
+    client.write(codec.frame(77, 1, b"\xff"))
+    assert b'type 77, all octets = <<"\xff">>: unknown_frame' in client.octets()
+
+
+def test_a_client_that_lost_track_of_frames_sees_the_end_late() -> None:
+    client = AmqpClient().open()
+    client.write(codec.frame(codec.METHOD, 0, b"\x00\x0a\x00\x33")[:-1] + b"\x00")
+    assert client.names() == ["connection.close"]
+    assert client.server.ends_late
+
+
 def test_a_body_over_the_maximum_is_counted_and_not_kept() -> None:
     client = AmqpClient(version="4.3").open().open_channel()
     size = 16_777_217
@@ -338,7 +391,7 @@ def test_a_body_over_the_maximum_is_counted_and_not_kept() -> None:
     while size > 131_064:
         client.write(frame)
         size -= 131_064
-        assert client.server._channels[1]._body == []
+        assert not client.server._channels[1]._body
     client.write(codec.frame(3, 1, b"x" * size))
     [(_, name, fields)] = client.read()
     assert (name, fields["reply_text"]) == (

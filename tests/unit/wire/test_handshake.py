@@ -89,8 +89,8 @@ def test_a_wrong_password_is_told_to_a_client_that_understands_it() -> None:
         403,
         "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.",
     )
-    client.say(0, m.CONNECTION_CLOSE_OK)
     assert client.server.is_finished
+    assert client.server.ends_late
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,7 @@ def test_a_client_that_cannot_be_trusted_is_dropped_in_silence(answer: dict[str,
     client.start(**answer)
     assert client.names() == ["connection.start"]
     assert client.server.is_finished
+    assert client.server.ends_late
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,17 @@ def test_a_tuning_beyond_the_servers_is_dropped_in_silence(version: str, tuning:
     client.tune(**tuning)
     assert client.names() == []
     assert client.server.is_finished
+    assert client.server.ends_late
+
+
+def test_fields_that_fit_no_open_are_not_answered() -> None:
+    client = AmqpClient()
+    client.start()
+    client.tune()
+    client.read()
+    client.write(codec.frame(codec.METHOD, 0, b"\x00\x0a\x00\x28\x05a"))
+    assert client.names() == []
+    assert client.server.ends_late
 
 
 def test_an_unknown_vhost_is_refused_by_name() -> None:

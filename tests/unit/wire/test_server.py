@@ -64,9 +64,11 @@ class SocketClient:
                 if len(self.received) >= size + 8:
                     payload, self.received = self.received[7 : 7 + size], self.received[size + 8 :]
                     return (codec.method_of(payload).name if type_ == codec.METHOD else f"frame {type_}"), payload
-            octets = self.socket.recv(65_536)
-            if not octets:
+            try:
+                octets = self.socket.recv(65_536)
+            except ConnectionResetError:
                 return "the end", b""
+            assert octets, "RabbitMQ resets connections (linger in rabbit's tcp_listen_options)"
             self.received += octets
 
     def until(self, name: str) -> bytes:
@@ -318,10 +320,38 @@ def test_a_client_that_never_finishes_the_handshake_is_dropped(broker: FakeBroke
         look_after(broker, 9.0)
         assert len(serving._clients) == 2
         look_after(broker, 11.0)
-        assert mute.recv(1) == b""
+        with pytest.raises(ConnectionResetError):
+            mute.recv(1)
+
+
+def test_a_client_that_is_not_trusted_sees_the_end_three_seconds_later_on_real_time(connect: Connect) -> None:
+    with FakeBroker(clock=SystemClock()) as broker:
+        serving = server_of(broker)
+        with socket.create_connection((serving.host, serving.port), TIMEOUT_S) as wrong:
+            wrong.sendall(PROTOCOL_HEADER + codec.frame(codec.HEARTBEAT, 1, b""))
+            assert wrong.recv(65_536).startswith(b"\x01\x00\x00")
+            connect(broker)
+            look_after(broker, 2.5)
+            assert len(serving._clients) == 2
+            look_after(broker, 3.5)
+            with pytest.raises(ConnectionResetError):
+                wrong.recv(1)
 
 
 # The end
+
+
+def test_clients_in_the_handshake_are_dropped_with_all_others(broker: FakeBroker, connect: Connect) -> None:
+    serving = server_of(broker)
+    with socket.create_connection((serving.host, serving.port), TIMEOUT_S) as early:
+        early.sendall(PROTOCOL_HEADER)
+        assert early.recv(65_536)
+        client = connect(broker)
+        broker.faults.drop_connections()
+        assert client.read()[0] == "the end"
+        with pytest.raises(ConnectionResetError):
+            early.recv(1)
+    connect(broker).declare()
 
 
 def test_a_closed_broker_closes_its_port_and_its_clients(connect: Connect) -> None:
