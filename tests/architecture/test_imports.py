@@ -13,6 +13,7 @@ MODEL = ROOT / "queuey_fake" / "model"
 
 PURE = {
     "__future__",
+    "abc",
     "base64",
     "bisect",
     "calendar",
