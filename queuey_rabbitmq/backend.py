@@ -138,6 +138,18 @@ class RabbitMqBackend:
         """Hold a job for `delay` (seconds or timedelta); the future ends as that of `publish_nowait` does."""
         return self._publish_nowait(self._placement.deferred(envelope, delay, doing="deferring a job"))
 
+    def publish_in_line(self, envelope: Envelope, *, delay: timedelta | float | None = None) -> Future[None]:
+        """Put a job on its queue and wait for nothing: while too much is in flight it stands in line.
+
+        The future ends as that of `publish_nowait` does, by the same deadline however long the line is. Cancelled
+        before the job was sent, it takes the job out of the line.
+        """
+        return self._publish_nowait(self._place(envelope, delay), in_line=True)
+
+    def defer_in_line(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
+        """Hold a job for `delay` (seconds or timedelta) and wait for nothing, as `publish_in_line` does."""
+        return self._publish_nowait(self._placement.deferred(envelope, delay, doing="deferring a job"), in_line=True)
+
     def publish_many(self, envelopes: Iterable[Envelope]) -> dict[int, QueueyError]:
         """Put many jobs on their queues, many in flight at a time; return the errors by the jobs' places, from 0.
 
@@ -198,9 +210,9 @@ class RabbitMqBackend:
     def _publish(self, placed: Placed) -> PublishOperation:
         return self._session.publish(placed.message, declaration=placed.declaration)
 
-    def _publish_nowait(self, placed: Placed) -> Future[None]:
+    def _publish_nowait(self, placed: Placed, *, in_line: bool = False) -> Future[None]:
         future: Future[None] = Future()
-        self._session.publish(placed.message, declaration=placed.declaration, future=future)
+        self._session.publish(placed.message, declaration=placed.declaration, future=future, in_line=in_line)
         return future
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
     from queuey_rabbitmq.core.delivery import Delivery
@@ -82,3 +82,21 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """End consumers, give back what was not settled, and let go of every resource. Idempotent."""
+
+
+@runtime_checkable
+class LinedUp(Protocol):
+    """What a backend may have beside: publishing that waits for nothing, for callers that must not be kept waiting.
+
+    Without it, asyncio code sends from threads.
+    """
+
+    def publish_in_line(self, envelope: Envelope, *, delay: timedelta | float | None = None) -> Future[None]:
+        """Put a job on its queue as `publish_nowait` does, and where too much is in flight let it stand in line.
+
+        The time that it stands there is part of the deadline. A future that is cancelled before the job was sent
+        takes the job out of the line.
+        """
+
+    def defer_in_line(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
+        """Hold a job as `defer_nowait` does, and where too much is in flight let it stand in line."""

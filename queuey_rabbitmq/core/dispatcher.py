@@ -117,8 +117,7 @@ class Dispatcher:
                 self._conclude(attempt, self._outcome_of(attempt, error))
                 return
         attempt = Attempt(delivery, policy, began_ms=began_ms, timeout_ms=handler.timeout_ms)
-        if self._hooks:
-            self._hooks.tell("started", attempt.context)
+        self._tell("started", attempt)
         outcome = self._call(handler, payload, attempt)
         if outcome is not None and attempt.claim():
             self._conclude(attempt, outcome)
@@ -148,10 +147,12 @@ class Dispatcher:
                     watch.stop(attempt)
                 self._loop.run(result, timeout_ms=attempt.timeout_ms)
         except Abandoned:
+            self._tell("given_back", attempt)
             return None
         except KeyboardInterrupt as error:
             if threading.current_thread() is threading.main_thread():
                 self._give_back(attempt, after_ms=0)
+                self._tell("given_back", attempt)
                 raise
             return self._outcome_of(attempt, error)
         except BaseException as error:  # noqa: BLE001 -- whatever a handler raises, SystemExit too, fails its attempt
@@ -159,9 +160,14 @@ class Dispatcher:
         finally:
             if watch is not None:
                 watch.stop(attempt)
+            self._tell("handler_ended", attempt)
         if attempt.timeout_ms is not None and self._now_ms() - attempt.began_ms > attempt.timeout_ms:
             return self._outcome_of(attempt, self._timed_out(attempt))
         return DONE
+
+    def _tell(self, what: str, attempt: Attempt) -> None:
+        if self._hooks:
+            self._hooks.tell(what, attempt.context)
 
     def _timed_out(self, attempt: Attempt) -> JobTimeoutError:
         assert attempt.timeout_ms is not None, "only an attempt with a timeout can time out"

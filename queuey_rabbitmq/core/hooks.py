@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from queuey_rabbitmq.core.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -14,17 +18,41 @@ if TYPE_CHECKING:
 log = logging.getLogger("queuey_rabbitmq.hooks")
 
 
+MAX_HEADER_NAME_BYTES = 255
+"""A header's name is an AMQP short string."""
+
+
 class Hooks:
     """Override what you want to see; every method is called in the thread in which it happens, and must be quick.
 
-    `took` is how long the handler ran, in seconds of the backend's clock, to the millisecond.
+    `took` is how long the handler ran, in seconds of the backend's clock, to the millisecond. One attempt at a job is
+    one `context`, the same object from `started` on.
     """
+
+    # of producers
+
+    def enqueuing(self, envelope: Envelope, delay: timedelta | None) -> Mapping[str, str] | None:
+        """See a job that is about to be sent; return headers to send with it, if any.
+
+        Either `enqueued` or `enqueue_failed` follows.
+        """
 
     def enqueued(self, envelope: Envelope, delay: timedelta | None) -> None:
         """See a job that the broker has confirmed."""
 
+    def enqueue_failed(self, envelope: Envelope, error: BaseException) -> None:
+        """See a job that was not confirmed, or whose `await` was cancelled; the broker may have it all the same."""
+
+    # of workers
+
     def started(self, context: JobContext) -> None:
         """See a job that goes to its handler now."""
+
+    def handler_ended(self, context: JobContext) -> None:
+        """See that the handler has ended, however, in the thread of `started`; what becomes of the job is told apart.
+
+        Not after it: where a function runs longer than its timeout, that is told while it still runs.
+        """
 
     def succeeded(self, context: JobContext, took: float) -> None:
         """See a job that is done, after the broker was told."""
@@ -41,18 +69,56 @@ class Hooks:
     def settle_failed(self, context: JobContext, error: Exception) -> None:
         """See that the broker could not be told what became of a job; it will be delivered again."""
 
+    def given_back(self, context: JobContext) -> None:
+        """See a job whose handler was ended because its worker ends; it will be delivered again."""
+
 
 class HookChain(tuple[Hooks, ...]):
-    """Everyone who wants to see; false where nobody does."""
+    """Everyone who wants to see; false where nobody does. Raises InvalidConfigError for what is no Hooks."""
 
     __slots__ = ()
+
+    def __new__(cls, hooks: Iterable[Hooks]) -> Self:
+        """Check each."""
+        try:
+            chain = super().__new__(cls, hooks)
+        except TypeError:
+            raise InvalidConfigError(f"hooks: expected a list of Hooks, got {hooks!r}") from None
+        for one in chain:
+            if not isinstance(one, Hooks):
+                raise InvalidConfigError(f"hooks: expected objects of classes that inherit from Hooks, got {one!r}")
+        return chain
 
     def tell(self, what: str, *about: Any) -> None:
         """Call the method `what` of each."""
         for hooks in self:
             try:
                 getattr(hooks, what)(*about)
-            except Exception:
-                log.exception(
-                    "%s.%s raised; a hook only watches, so it is as if it had not", type(hooks).__name__, what
-                )
+            except BaseException as error:  # noqa: BLE001 -- SystemExit too would end a thread of the worker
+                _raised(hooks, what, error)
+
+    def with_headers(self, envelope: Envelope, delay: timedelta | None) -> Envelope:
+        """Tell each that a job is about to be sent; return it with the headers that they give it."""
+        for hooks in self:
+            try:
+                if headers := hooks.enqueuing(envelope, delay):
+                    envelope = envelope.with_headers(_checked(headers))
+            except BaseException as error:  # noqa: BLE001 -- as above
+                _raised(hooks, "enqueuing", error)
+        return envelope
+
+
+def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return headers that can be sent; what cannot must not keep a job from its queue."""
+    for name, value in headers.items():
+        if not isinstance(value, str) or len(name.encode()) > MAX_HEADER_NAME_BYTES or not value.isprintable():
+            raise ValueError(f"a header is a short name and a text, got {name!r}: {value!r}")
+    return headers
+
+
+def _raised(hooks: Hooks, what: str, error: BaseException) -> None:
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        raise error  # somebody ends the program, and no hook
+    log.error(
+        "%s.%s raised; a hook only watches, so it is as if it had not", type(hooks).__name__, what, exc_info=error
+    )

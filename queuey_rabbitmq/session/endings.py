@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import CancelledError
 
 from queuey_rabbitmq.amqp import Link
 from queuey_rabbitmq.core.errors import (
@@ -56,7 +57,12 @@ class Endings:
         self._link.fail(operation.future, error)
 
     def may_go(self, operation: PublishOperation) -> bool:
-        """Tell whether a message is still to be sent; end its operation where its delivery has been lost meanwhile."""
+        """Tell whether a message is still to be sent; end its operation where its delivery has been lost meanwhile.
+
+        Nor is it sent where nobody waits for it any more, having cancelled its future.
+        """
+        if operation.future.cancelled():
+            self.fail(operation, CancelledError())
         if operation.finished:
             self.release(operation)
             return False

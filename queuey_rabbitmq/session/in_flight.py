@@ -42,12 +42,12 @@ class InFlightBound:
 
     def give_up(self, slot: Future[None], size: int) -> list[Future[None]]:
         """Leave the line, or give back the slot that was granted meanwhile; return the futures to resolve."""
-        with self._lock:
-            for waiting in self._waiting:
-                if waiting[1] is slot:
-                    self._waiting.remove(waiting)
-                    return self._grant()
-        return self.leave(size)
+        granted = self._forget(slot)
+        return self.leave(size) if granted is None else granted
+
+    def forget(self, slot: Future[None]) -> list[Future[None]]:
+        """Leave the line, if the slot was not granted meanwhile; return the futures to resolve."""
+        return self._forget(slot) or []
 
     def leave(self, size: int) -> list[Future[None]]:
         """Give a slot back; return the futures of the waiters that have theirs now, for the caller to resolve."""
@@ -64,6 +64,14 @@ class InFlightBound:
             waiting = [future for _, future in self._waiting]
             self._waiting.clear()
             return waiting
+
+    def _forget(self, slot: Future[None]) -> list[Future[None]] | None:
+        with self._lock:
+            for waiting in self._waiting:
+                if waiting[1] is slot:
+                    self._waiting.remove(waiting)
+                    return self._grant()
+        return None
 
     def _grant(self) -> list[Future[None]]:
         granted: list[Future[None]] = []

@@ -16,6 +16,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -130,11 +131,13 @@ class Session:
         then: Callable[[], BaseException | None] | None = None,
         otherwise: Callable[[], None] | None = None,
         future: Future[None] | None = None,
+        in_line: bool = False,
     ) -> PublishOperation:
         """Start to publish a message, right behind the declaration of its hold queue where there is one.
 
-        Waits while too much is in flight, up to the operation's deadline. The operation ends with the confirm, and
-        then so does `future`, where there is one; `unless`, `then` and `otherwise` are as PublishOperation says.
+        Waits while too much is in flight, up to the operation's deadline; `in_line`, the operation waits instead of
+        its caller. The operation ends with the confirm, and then so does `future`, where there is one; `unless`,
+        `then` and `otherwise` are as PublishOperation says.
         """
         timeout_ms = self._settings.operation_timeout_ms
         operation = PublishOperation(
@@ -148,12 +151,14 @@ class Session:
             future=future,
         )
         slot = self._bound.enter(operation.size)
+        if slot is not None and in_line:
+            self._line_up(operation, slot)
+            return operation
         if slot is not None:
             self._wait_for_slot(slot, operation)
         operation.holds_slot = True
-        alone = declaration is not None or operation.size >= LARGE_BODY_BYTES
         try:
-            self._link.run(partial(self._submit, operation, self._solo.perform if alone else self._publisher.publish))
+            self._link.run(partial(self._submit, operation, self._perform))
         except BaseException:
             self._bound.leave(operation.size)
             raise
@@ -282,6 +287,18 @@ class Session:
                 ) from error
             raise
 
+    def _line_up(self, operation: PublishOperation, slot: Future[None]) -> None:
+        """Let an operation be sent when it has its slot; its deadline is watched meanwhile."""
+
+        def granted(slot: Future[None]) -> None:
+            if slot.exception() is None:
+                with suppress(QueueyError):  # the link has ended, and every operation with it
+                    self._link.run(partial(self._let_go, operation))
+
+        operation.otherwise = partial(self._leave_line, slot)
+        self._link.run(partial(self._submit, operation, lambda _: None))
+        slot.add_done_callback(granted)
+
     def _hindrance(self) -> str | None:
         if self._publishing.blocked is not None:
             return f"The broker blocks publishers: {self._publishing.blocked}"
@@ -307,6 +324,20 @@ class Session:
             return
         self._deadlines.add(operation)
         perform(operation)
+
+    def _perform(self, operation: PublishOperation) -> None:
+        alone = operation.declaration is not None or operation.size >= LARGE_BODY_BYTES
+        (self._solo.perform if alone else self._publisher.publish)(operation)
+
+    def _let_go(self, operation: PublishOperation) -> None:
+        """Send what has stood in line, unless it has ended by now."""
+        operation.holds_slot = True
+        if self._endings.may_go(operation):
+            self._perform(operation)
+
+    def _leave_line(self, slot: Future[None]) -> None:
+        for granted in self._bound.forget(slot):
+            self._link.resolve(granted, None)
 
     def _down_error(self, operation: Operation) -> QueueyError:
         assert self._down is not None, "only a session that is down says so"
