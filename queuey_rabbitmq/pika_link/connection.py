@@ -71,6 +71,7 @@ class PikaConnection:
         self._stage = failures.CONNECTING
         self._said_by_broker: tuple[int, str] | None = None
         self._timed_out = self.dropped = False
+        self._given_up: Exception | None = None
         self._node = self._broker.nodes[self.place]
         left_ms = self._connect_by_ms - real_time.monotonic_ns() // 1_000_000
         self._within_ms = max(1, left_ms // (len(self._broker.nodes) - len(self._attempts)))
@@ -131,6 +132,7 @@ class PikaConnection:
     def give_up(self, error: Exception) -> None:
         """Drop an attempt to connect that pika has left unfinished."""
         if not self.dropped:
+            self._given_up = error
             self._drop(f"no connection with {self._node}: {error}")
 
     # --------------------------------------------------------------------------------------- what channels need
@@ -200,6 +202,8 @@ class PikaConnection:
             attempt = failures.timed_out(self._node, stage, self._within_ms, error)
         elif self._said_by_broker is not None:
             attempt = failures.refused(self._node, stage, *self._said_by_broker, error)
+        elif self._given_up is not None:
+            attempt = failures.gone_wrong_here(self._node, stage, self._given_up)
         else:
             attempt = failures.failed(self._node, stage, error)
         self._attempts.append(attempt)

@@ -72,6 +72,11 @@ def refused(node: Node, stage: str, code: int, text: str, cause: BaseException) 
     return Attempt(node=node, stage=stage, code=code, text=text, cause=cause)
 
 
+def gone_wrong_here(node: Node, stage: str, cause: BaseException) -> Attempt:
+    """Say what kept this side from connecting; the node has no part in it."""
+    return Attempt(node=node, stage=stage, text=f"no connection with {node} could be begun: {cause}", cause=cause)
+
+
 def failed(node: Node, stage: str, cause: BaseException) -> Attempt:
     """Say why no connection came about, where the broker itself said nothing; `stage` is how far the handshake got."""
     if node.tls is not None and (said := _said_of_tls(node, cause)) is not None:

@@ -92,6 +92,56 @@ backend.close()
 print("unharmed")
 """
 
+FORK_UNDER_LOAD = """
+backend = RabbitMqBackend.with_options(url, RabbitMqOptions(max_in_flight=50))
+backend.declare([config])
+deliveries = backend.consume(config)
+ends = threading.Event()
+
+def produce():
+    while not ends.is_set():
+        backend.publish_nowait(job())
+
+def work():
+    for delivery in deliveries:
+        delivery.ack()
+
+def child():
+    signal.alarm(10)
+    calls = [
+        lambda: backend.publish_nowait(job()),
+        lambda: backend.publish(job()),
+        lambda: backend.declare([config]),
+        lambda: deliveries.get(timeout=10),
+    ]
+    refused = 0
+    for call in calls:
+        try:
+            call()
+        except BackendError:
+            refused += 1
+    deliveries.close()
+    backend.close()
+    os._exit(refused)
+
+threads = [threading.Thread(target=target) for target in (produce, produce, produce, work, work)]
+for thread in threads:
+    thread.start()
+statuses = set()
+for _ in range(30):
+    pid = os.fork()
+    if pid == 0:
+        child()
+    statuses.add(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+ends.set()
+for thread in threads[:3]:
+    thread.join(10)
+backend.close()
+for thread in threads[3:]:
+    thread.join(10)
+print(statuses)
+"""
+
 EXIT_WITHOUT_CLOSING = """
 ended = []
 atexit.register(lambda: print(len(ended), "ended"))
@@ -182,6 +232,11 @@ def test_a_fork_is_refused_at_once_and_may_connect_itself_and_the_parent_does_no
     status, out, err = end(start(FORK, rabbitmq_url, emails.name))
     assert (status, out, err) == (0, "7 0\nunharmed\n", "")
     assert soon(ready, 0)
+
+
+def test_forks_while_other_threads_are_at_work_wait_for_no_lock(rabbitmq_url: str, emails: QueueConfig) -> None:
+    status, out, err = end(start(FORK_UNDER_LOAD, rabbitmq_url, emails.name))
+    assert (status, out, err) == (0, "{4}\n", "")
 
 
 def test_a_program_that_ends_without_closing_ends_and_what_it_was_told_is_true(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import struct
 import threading
@@ -54,6 +56,22 @@ def test_a_name_server_that_does_not_answer_is_waited_for_no_longer_than_connect
     assert lost.text == "no TCP connection with rabbit.example:5672 within 0.1 s, its name's resolution included"
     answers.set()  # what comes too late harms nobody
     assert recorder.in_turn(lambda: "alive") == "alive"
+
+
+def test_a_process_that_may_open_no_more_files_says_so_and_connects_when_it_may(
+    record: Any, serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_more(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    port = serve(lambda peer: (peer.recv(8), peer.close()))
+    recorder = record(port)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "socket", no_more)
+        lost = recorder.connect()
+    assert lost.stage == "connecting"
+    assert lost.text == f"no connection with 127.0.0.1:{port} could be begun: [Errno 24] Too many open files"
+    assert recorder.connect().stage == "waiting for an AMQP answer"
 
 
 def test_a_port_that_says_nothing_ends_within_connect_timeout(
