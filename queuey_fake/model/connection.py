@@ -60,9 +60,8 @@ class Connection:
         """channel.open, with the number that the client picked; to open one twice closes the connection."""
         existing = self.channels.get(number)
         if existing is not None:
-            if existing.state is ChannelState.OPEN:
-                self.refuse(errors.channel_opened_twice(), 20, 10)
-                self.broker.deliver_mail()
+            self.refuse(errors.channel_opened_twice(), 20, 10)  # also while the broker waits for its close-ok
+            self.broker.deliver_mail()
             return existing
         channel = Channel(self, number)
         if self.is_open:

@@ -63,7 +63,7 @@ def written(parts: Sequence[str | Printed], *, octets: bool = False) -> str:
             text += _as_octets(part) if octets else part
         else:
             shape = _Shaping(octets=octets, is_unicode=part.is_unicode).shape(part.term)
-            text += _laid_out(shape, len(text), part.width)
+            text += _laid_out(shape, len(text) - text.rfind("\n") - 1, part.width)
     return text.encode("latin-1").decode("utf-8", "surrogateescape") if octets else text
 
 

@@ -63,7 +63,7 @@ class ServerConnection:
         self.model: Connection | None = None
         self.heartbeat_s = 0
         self.is_finished = False  # nothing more is to be read; the socket ends when everything is sent
-        self.ends_late = False  # and some seconds pass before it does
+        self.ends_late = False  # some seconds pass before it does, or before the client is waited for no longer
         self.unfinished_octets = 0  # of bodies that have not come in full, on all channels
         self._broker = broker
         self._users = users
@@ -121,12 +121,13 @@ class ServerConnection:
     def crash(self) -> None:
         """End the connection without a word, as RabbitMQ's reader does when it crashes."""
         self.is_finished = True
+        self.ends_late = False
         self._end()
 
     def distrust(self) -> None:
         """End the connection some seconds later, so that nobody tries passwords fast (SILENT_CLOSE_DELAY)."""
-        self.ends_late = True
         self.crash()
+        self.ends_late = True
 
     def fail(self) -> None:
         """End the connection as RabbitMQ does when one of its processes crashed."""
@@ -178,6 +179,9 @@ class ServerConnection:
     def _lose_track(self, refusal: ConnectionException) -> None:
         """Refuse octets behind which no frame can be found any more."""
         self._input = b""
+        if self.ends_late:
+            self.crash()
+            return
         if self.phase not in (Phase.CLOSING, Phase.CLOSED):
             self.refuse(refusal, 0, 0)
         self.distrust()
@@ -329,9 +333,12 @@ class ServerConnection:
         )
 
     def _refuse_login(self, mechanism: str) -> None:
-        if "authentication_failure_close" in self._capabilities:
-            self._say_close(errors.login_refused(mechanism), 0, 0)
-        self.distrust()
+        if "authentication_failure_close" not in self._capabilities:
+            self.distrust()
+            return
+        self._say_close(errors.login_refused(mechanism), 0, 0)
+        self.phase = Phase.CLOSING
+        self.ends_late = True
 
     def _tune_ok(self, fields: dict[str, object]) -> None:
         channel_max, frame_max, heartbeat = fields["channel_max"], fields["frame_max"], fields["heartbeat"]
@@ -374,10 +381,21 @@ class ServerConnection:
 
     def _take_closing_method(self, payload: bytes) -> None:
         """Take a method on a connection that is closed from one side or the other; all others are dropped."""
-        if payload.startswith(codec.METHOD_IDS.pack(m.CONNECTION_CLOSE.class_id, m.CONNECTION_CLOSE.method_id)):
-            self.say(codec.method_frame(0, m.CONNECTION_CLOSE_OK))
-        elif payload.startswith(codec.METHOD_IDS.pack(m.CONNECTION_CLOSE_OK.class_id, m.CONNECTION_CLOSE_OK.method_id)):
-            self.is_finished = self.phase is Phase.CLOSING
+        if len(payload) < codec.METHOD_IDS.size:
+            return
+        try:
+            method = codec.method_of(payload)
+            codec.decode_fields(method, payload)
+        except UnknownMethod:
+            self.crash()
+        except (MalformedMethod, MalformedTable):
+            pass
+        else:
+            if method is m.CONNECTION_CLOSE:
+                self.say(codec.method_frame(0, m.CONNECTION_CLOSE_OK))
+            elif method is m.CONNECTION_CLOSE_OK:
+                self.is_finished = True
+                self.ends_late = False
 
 
 def _is_readable(type_: int, payload: bytes) -> bool:

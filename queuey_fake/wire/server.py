@@ -361,7 +361,7 @@ class Server:
             client.unsent = memoryview(octets)[sent:] if sent < len(octets) else _NOTHING
             if not sent:
                 break
-        if connection.is_finished and not (client.unsent or client.to_client or client.ends_s is not None):
+        if (connection.is_finished or connection.ends_late) and not (client.unsent or client.to_client):
             self._finish(client)
         if self._wanted(client) != client.watched:
             self._unwatched[client] = None
@@ -376,11 +376,14 @@ class Server:
         self._talking[client] = None
 
     def _finish(self, client: Client) -> None:
-        """End the connection, for everything is said; where RabbitMQ waits before it does, but not in virtual time."""
-        if client.connection.ends_late and not self._driver.clock.is_virtual:
-            client.ends_s = real_time.monotonic_s() + DISTRUST_S
-        else:
+        """End the connection, for everything is said; where RabbitMQ waits before it does, not in virtual time."""
+        if not client.connection.ends_late:
             self._end(client)
+        elif self._driver.clock.is_virtual:
+            if client.connection.is_finished:
+                self._end(client)
+        elif client.ends_s is None:
+            client.ends_s = self._now_s + DISTRUST_S
 
     def _end_all(self) -> None:
         for client in list(self._clients.values()):
@@ -413,7 +416,7 @@ class Server:
             is_mute = (
                 heartbeat_s > 0
                 and not self._driver.clock.is_virtual
-                and now_s - client.received_s > 2 * heartbeat_s
+                and now_s > _mute_at_s(client, heartbeat_s)
                 and not client.unsent
             )
             if is_late or is_mute or (client.ends_s is not None and now_s > client.ends_s):
@@ -479,6 +482,15 @@ class Server:
 
     def on_time(self) -> None:
         """Do nothing: nothing of the wire is due in the model's time."""
+
+
+def _mute_at_s(client: Client, heartbeat_s: int) -> float:
+    """Return when the client counts as gone if it says nothing more.
+
+    RabbitMQ looks once an interval, and goes when it finds nothing new for the second time (rabbit_heartbeat).
+    """
+    looked = (client.received_s - client.opened_s) // heartbeat_s + 1
+    return client.opened_s + (looked + 2) * heartbeat_s
 
 
 def _acknowledge(sock: socket.socket) -> None:

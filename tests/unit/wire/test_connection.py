@@ -370,6 +370,66 @@ def test_a_body_that_is_finished_makes_room_for_others(monkeypatch: pytest.Monke
     assert [len(message.body) for message in snapshot.messages] == [900] * 3
 
 
+def test_a_channel_is_not_opened_again_before_its_close_ok(client: AmqpClient) -> None:
+    client.say(1, m.BASIC_GET, ticket=0, queue="q", no_ack=False)
+    assert client.names() == ["channel.close"]
+    client.say(1, m.CHANNEL_OPEN, out_of_band="")
+    [(_, name, fields)] = client.read()
+    assert (name, fields["reply_text"]) == ("connection.close", "CHANNEL_ERROR - second 'channel.open' seen")
+
+
+def closed(by: str) -> AmqpClient:
+    client = AmqpClient().open()
+    ways = {
+        "client": method(0, m.CONNECTION_CLOSE, reply_code=200, reply_text="", class_id=0, method_id=0),
+        "broker": method(0, m.CONNECTION_CLOSE_OK),
+    }
+    client.write(ways[by])
+    client.read()
+    assert client.server.phase is {"client": Phase.CLOSED, "broker": Phase.CLOSING}[by]
+    return client
+
+
+CLOSED_BY = pytest.mark.parametrize("by", ["client", "broker"])
+
+
+@CLOSED_BY
+def test_the_close_ok_of_a_closed_connection_ends_it(by: str) -> None:
+    client = closed(by)
+    client.say(0, m.CONNECTION_CLOSE_OK)
+    assert client.server.is_finished
+
+
+@CLOSED_BY
+@pytest.mark.parametrize("payload", [b"\x00\x0a", b"\x00\x0a\x00\x33zz", b"\x00\x0a\x00\x32zz"])
+def test_what_fits_no_method_is_dropped_on_a_closed_connection(by: str, payload: bytes) -> None:
+    client = closed(by)
+    client.write(codec.frame(codec.METHOD, 0, payload))
+    assert client.read() == []
+    assert not client.server.is_finished
+
+
+@CLOSED_BY
+@pytest.mark.parametrize(("channel_number", "is_gone"), [(0, True), (1, False)])
+def test_a_method_that_there_is_not_ends_a_closed_connection_on_channel_0(
+    by: str, channel_number: int, *, is_gone: bool
+) -> None:
+    client = closed(by)
+    client.write(codec.frame(codec.METHOD, channel_number, b"\x00\x63\x00\x01"))
+    assert client.read() == []
+    assert client.server.is_finished is is_gone
+
+
+def test_a_term_behind_a_line_break_is_printed_from_its_own_column() -> None:
+    client = AmqpClient().open()
+    client.write(codec.frame(codec.METHOD, 1, b"\xc8" * 15 + b"\x01")[:-1] + b"\xff")
+    [(_, _, fields)] = client.read()
+    assert fields["reply_text"] == (
+        "FRAME_ERROR - type 1, all octets = <<200,200,200,200,200,200,200,200,200,200,200,200,200,200,\n"
+        "                       200,1>>: {invalid_frame_end_marker,255}"
+    )
+
+
 def test_octets_in_a_frame_error_are_octets_in_3_10() -> None:
     client = AmqpClient(version="3.10").open()
     client.write(codec.frame(77, 1, b"\xff"))

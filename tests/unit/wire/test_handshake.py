@@ -89,8 +89,16 @@ def test_a_wrong_password_is_told_to_a_client_that_understands_it() -> None:
         403,
         "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.",
     )
-    assert client.server.is_finished
-    assert client.server.ends_late
+    assert (client.server.is_finished, client.server.ends_late) == (False, True)
+    client.say(0, m.CONNECTION_CLOSE_OK)
+    assert (client.server.is_finished, client.server.ends_late) == (True, False)
+
+
+def test_a_client_that_was_refused_and_loses_track_of_frames_is_gone_at_once() -> None:
+    client = AmqpClient()
+    client.start(response=b"\x00guest\x00wrong")
+    client.write(codec.frame(codec.METHOD, 0, b"\x00\x0a\x00\x33")[:-1] + b"\x00")
+    assert (client.server.is_finished, client.server.ends_late) == (True, False)
 
 
 @pytest.mark.parametrize(

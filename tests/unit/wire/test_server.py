@@ -309,7 +309,9 @@ def test_a_silent_client_is_dropped_on_real_time_only(connect: Connect) -> None:
     for clock, told in ((SystemClock(), "the end"), (None, "frame 8")):
         with FakeBroker(clock=clock) as broker:
             client = connect(broker, heartbeat=60)
-            look_after(broker, 121.0)
+            look_after(broker, 179.0)
+            assert client.read()[0] == "frame 8"
+            look_after(broker, 181.0)
             assert client.read()[0] == told
 
 
