@@ -18,6 +18,10 @@ JOIN_S = 5.0
 """How long `close` waits for handlers that were cancelled and do not end."""
 
 
+HEEDS_WITHIN_S = 5.0
+"""How long a handler that was cancelled may take to clean up."""
+
+
 class Abandoned(BaseException):
     """A coroutine was cancelled because its worker closes."""
 
@@ -35,8 +39,8 @@ class EventLoop:
     def run(self, coroutine: Coroutine[Any, Any, object], *, timeout_ms: int | None) -> None:
         """Run a coroutine to its end; raise what it raises, SystemExit included, without ending the loop.
 
-        Raises JobTimeoutError once it was cancelled because it took longer than `timeout_ms`, and Abandoned where the
-        loop was closed under it or before.
+        Raises JobTimeoutError once it was cancelled because it took longer than `timeout_ms`, also where it does not
+        heed that and goes on, and Abandoned where the loop was closed under it or before.
         """
         import asyncio
 
@@ -47,7 +51,9 @@ class EventLoop:
             raise
         future = asyncio.run_coroutine_threadsafe(self._watched(coroutine, timeout_ms), loop)
         try:
-            error = future.result()
+            error = future.result(None if timeout_ms is None else timeout_ms / 1000 + HEEDS_WITHIN_S)
+        except TimeoutError:  # `_watched` returns those of the handler
+            raise JobTimeoutError(f"{_too_long(timeout_ms)}, and goes on all the same") from None
         except CancelledError:
             raise Abandoned from None
         except BaseException:
@@ -82,10 +88,10 @@ class EventLoop:
             return error
         except BaseException as error:  # noqa: BLE001 -- SystemExit would end the loop, and every other job on it
             if limit.expired() and isinstance(error, TimeoutError):
-                assert timeout_ms is not None, "only a limit expires"
-                return JobTimeoutError(f"cancelled, as it took longer than {timeout_ms / 1000:g} s")
+                return JobTimeoutError(_too_long(timeout_ms))
             return error
-        return None
+        # One that takes its cancellation for its end has not done the job.
+        return JobTimeoutError(_too_long(timeout_ms)) if limit.expired() else None
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -119,3 +125,8 @@ class EventLoop:
             if ready.done():
                 raise
             ready.set_exception(error)
+
+
+def _too_long(timeout_ms: int | None) -> str:
+    assert timeout_ms is not None, "only a limit expires"
+    return f"cancelled, as it took longer than {timeout_ms / 1000:g} s"

@@ -37,6 +37,12 @@ class Backoff:
     jitter: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("base_ms", "max_ms"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise InvalidConfigError(f"Backoff: {name}: expected an integer, got {value!r}")
+        if not isinstance(self.jitter, bool):
+            raise InvalidConfigError(f"Backoff: jitter: expected True or False, got {self.jitter!r}")
         if isinstance(self.factor, bool) or not isinstance(self.factor, int | float):
             raise InvalidConfigError(f"Backoff: factor: expected a number, got {self.factor!r}")
         if self.base_ms < 0:

@@ -51,10 +51,10 @@ class Worker(Generic[SetT]):
     job type, the override of the queue, the job's, the queue's.
 
     Handlers that are functions run in the worker's threads, coroutines on its own event loop. When a job's timeout
-    passes, a coroutine is cancelled. A thread cannot be stopped from outside: its attempt counts as failed at once,
-    and so the job may be tried again elsewhere while the first handler still runs; the thread takes no other job
-    until that returns. In `step` and in a burst nobody watches meanwhile; a handler that took too long has failed
-    when it returns.
+    passes, a coroutine is cancelled; one that goes on for five more seconds all the same is left to itself. A thread
+    cannot be stopped from outside: its attempt counts as failed at once, and so the job may be tried again elsewhere
+    while the first handler still runs; the thread takes no other job until that returns. In `step` and in a burst
+    nobody watches meanwhile; a handler that took too long has failed when it returns.
 
     `grace` (seconds or timedelta) is how long a shutdown waits for what runs, `settle_backoff` how long a job stays
     out whose outcome the broker could not be told.

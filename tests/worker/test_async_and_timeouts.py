@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from queuey_rabbitmq import (
     Worker,
     job,
 )
+from queuey_rabbitmq.core import event_loop
 
 TIMEOUT_S = 10
 
@@ -143,6 +145,52 @@ def test_a_coroutine_that_takes_too_long_is_cancelled_and_tried_again(
     queuey_clock.advance(0.15)
     worker.run(burst=True)
     assert seen == [1, "cancelled", 2]
+
+
+def test_a_coroutine_that_takes_its_cancellation_for_its_end_has_failed(
+    producer: Producer[Work], worker: Worker[Work], queuey_clock: QueueyClock
+) -> None:
+    seen = []
+
+    @worker.handler(Do)
+    async def do(_job: Do, context: JobContext) -> None:
+        seen.append(context.attempt)
+        if context.attempt == 1:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    producer.enqueue(Do(1))
+    worker.run(burst=True)
+    queuey_clock.advance(0.15)
+    worker.run(burst=True)
+    assert seen == [1, 2]
+
+
+def test_a_coroutine_that_does_not_heed_its_cancellation_has_failed_and_its_worker_goes_on(
+    backend: RabbitMqBackend, producer: Producer[Work], dead_letters: DeadLetters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_loop, "HEEDS_WITHIN_S", 0.05)
+    worker = Worker(backend, Work, retry={Do: RetryPolicy.none()})
+    done = []
+    may_end = threading.Event()
+
+    @worker.handler(Do)
+    async def do(job: Do) -> None:
+        while job.number == 1 and not may_end.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.01)
+        done.append(job.number)
+
+    producer.enqueue_many([Do(1), Do(2)])
+    with worker:
+        assert worker.step(timeout=5)
+        assert worker.step(timeout=5)
+        may_end.set()
+    assert done[0] == 2
+    [(envelope, reason)] = dead_letters(Work.some)
+    assert envelope.decode(Do) == Do(1)
+    told = "JobTimeoutError: cancelled, as it took longer than 0.05 s, and goes on all the same"
+    assert reason == f"gave up after attempt 1 of 1: {told}"
 
 
 def test_coroutines_that_run_are_cancelled_when_the_grace_is_over_and_their_jobs_go_back(

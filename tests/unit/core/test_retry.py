@@ -132,3 +132,17 @@ def test_a_base_of_zero_never_waits_whatever_the_factor() -> None:
 def test_an_impossible_policy_is_refused_and_the_field_named(make: Callable[[], Any], said: str) -> None:
     with pytest.raises(InvalidConfigError, match=said):
         make()
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ({"base_ms": "5", "max_ms": 9}, "Backoff: base_ms: expected an integer, got '5'"),
+        ({"base_ms": 1.5, "max_ms": 9}, "Backoff: base_ms: expected an integer, got 1.5"),
+        ({"max_ms": True}, "Backoff: max_ms: expected an integer, got True"),
+        ({"jitter": "yes"}, "Backoff: jitter: expected True or False, got 'yes'"),
+    ],
+)
+def test_a_backoff_of_another_type_is_refused(mistake: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidConfigError, match=said):
+        Backoff(**mistake)
