@@ -271,8 +271,8 @@ class ConsumerChannel(ManagedChannel):
             return
         self._lost_by_broker(
             ConsumerCancelledError(
-                f"consuming queue '{self.queue}': the broker cancelled the consumer; the queue was deleted, or the "
-                "node that held it is gone"
+                f"consuming queue '{self.queue}': the broker cancelled the consumer; the queue was deleted, the "
+                "node that held it is gone, or a delivery was held longer than the broker's consumer_timeout allows"
             )
         )
 
