@@ -16,7 +16,8 @@ from queuey_fake.model.versions import Version
 MAX_EXPIRY_MS = 315_360_000_000  # ten years (rabbit_misc:check_expiry)
 MAX_PRIORITY = 255
 
-_MODULES = {"classic": "rabbit_classic_queue", "quorum": "rabbit_quorum_queue"}
+_MODULES = {"classic": "rabbit_classic_queue", "quorum": "rabbit_quorum_queue", "stream": "rabbit_stream_queue"}
+_UNDEFINED = "undefined"
 _QUEUE_TYPES = ("classic", "quorum", "stream")
 _INTEGER_TYPES = frozenset({"byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint"})
 
@@ -86,21 +87,30 @@ def queue_settings(properties: QueueProperties, *, queue: str, vhost: str, versi
 def queue_type_of(arguments: Table) -> str:
     """Return the type of queue that the arguments ask for, unchecked."""
     field = arguments.get("x-queue-type")
-    return field.value if field and field.value else "classic"
+    return field.value if field and field.value and field.value != _UNDEFINED else "classic"
 
 
-def check_server_named(arguments: Table) -> None:
-    """Raise ChannelException where RabbitMQ makes up no name for the type of queue (is_server_named_allowed)."""
-    queue_type = queue_type_of(arguments)
-    if queue_type in _MODULES and queue_type != "classic":
-        raise errors.server_named_queue_of_type(_MODULES[queue_type])
+def check_server_named(arguments: Table, *, version: Version) -> None:
+    """Raise ChannelException where RabbitMQ makes up no name for the type of queue (is_server_named_allowed).
+
+    It looks for the type before it checks it: one that there is not crashes the channel, ConnectionException.
+    """
+    field = arguments.get("x-queue-type")
+    if field is None or _asks_for_default_type(field, version):
+        return
+    if field.type != "longstr" or (field.value not in _MODULES and not version.tells_unknown_server_named_type):
+        raise errors.internal_error()
+    if field.value not in _MODULES:
+        raise errors.unknown_queue_type(field.value)
+    if field.value != "classic":
+        raise errors.server_named_queue_of_type(_MODULES[field.value])
 
 
 def check_queue_type(arguments: Table, *, queue: str, vhost: str, version: Version) -> str:
     """Return the type of queue that the arguments ask for. Raises ChannelException for one that there is not."""
     arguments = _with_queue_type(arguments, version)
     field = arguments.get("x-queue-type")
-    if field is None or (version.empty_queue_type_is_default and field == longstr("")):
+    if field is None or _asks_for_default_type(field, version):
         return "classic"
     if field.type != "longstr":
         raise errors.invalid_argument("x-queue-type", queue, vhost, _unacceptable_type(field))
@@ -110,6 +120,12 @@ def check_queue_type(arguments: Table, *, queue: str, vhost: str, version: Versi
         raise errors.no_streams(queue, vhost)
     queue_type: str = field.value
     return queue_type
+
+
+def _asks_for_default_type(field: Field, version: Version) -> bool:
+    return (version.empty_queue_type_is_default and field == longstr("")) or (
+        version.queue_type_undefined_is_default and field == longstr(_UNDEFINED)
+    )
 
 
 def assert_equivalent(
@@ -146,6 +162,9 @@ def assert_equivalent_arguments(
         existing, received = current.get(key), given.get(key)
         if existing is not None and received is not None:
             if not _same_value(existing, received):
+                if "decimal" in (existing.type, received.type):
+                    # Its pair of numbers is taken for a type and a value, and printing that crashes (rabbit_misc:val).
+                    raise errors.internal_error()
                 raise errors.inequivalent(
                     key, kind=kind, name=name, vhost=vhost, received=received.value, current=existing.value
                 )
@@ -164,6 +183,9 @@ def consumer_settings(
         version.classic_consumer_arguments, version.quorum_consumer_arguments
     )
     _check_keys(arguments, foreign.difference(known), queue_type, queue=queue, vhost=vhost)
+    credit = arguments.get("x-credit")
+    if credit and "x-credit" in known and queue_type == "classic" and credit.type != "table":
+        raise errors.internal_error()  # the queue crashes (rabbit_amqqueue_process:parse_credit_args)
     priority = arguments.get("x-priority")
     return ConsumerSettings(priority=priority.value if priority else 0)
 
@@ -446,7 +468,7 @@ def _delivery_limit(field: Field | None, version: Version) -> int | None:
     if field is None or field.type not in _INTEGER_TYPES:
         return version.quorum_default_delivery_limit
     limit: int = field.value
-    return None if limit < 0 else limit
+    return None if limit < 0 and version.negative_delivery_limit_is_none else limit
 
 
 # Comparing

@@ -198,7 +198,7 @@ class Channel(DeclaringChannel):
         """
         if self._version.tx_looks_for_queues_at_commit:
             if not message.exchange:
-                return self._vhost.route(self._vhost.exchange(""), message), True
+                return self._vhost.queues_named(message.routing_keys), True
             return [queue for one in routed if (queue := self._vhost.queues.get(one.name)) is not None], True
         gone = [queue for queue in routed if isinstance(queue, Queue) and queue.is_deleted]
         for queue in gone if self._version.tx_needs_queues_at_commit else []:
@@ -269,6 +269,7 @@ class Channel(DeclaringChannel):
         if name == direct_reply.PSEUDO_QUEUE:
             self._consume_replies(consumer_tag, no_ack=no_ack, nowait=nowait)
             return
+        self._vhost.check_reply_address_is_free(name, self)
         consumed = self._vhost.accessible_queue(name, self.connection)
         settings = consumer_settings(
             arguments or {},
@@ -303,7 +304,10 @@ class Channel(DeclaringChannel):
     @method(60, 70)
     def basic_get(self, queue: str = "", *, no_ack: bool = False) -> None:
         """basic.get; it renews the queue's lease even when there is nothing."""
-        source = self._vhost.accessible_queue(self._named(queue), self.connection)
+        name = self._named(queue)
+        if self._vhost.is_reply_queue(name):
+            raise errors.get_from_reply_address(name, self._vhost.name)
+        source = self._vhost.accessible_queue(name, self.connection)
         queued = source.get(no_ack=no_ack)
         if queued is None:
             self._send(events.GetEmpty(self.number))

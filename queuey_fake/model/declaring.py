@@ -180,7 +180,9 @@ class DeclaringChannel(Door):
     @method(50, 30)
     def queue_purge(self, queue: str = "", *, nowait: bool = False) -> None:
         """queue.purge."""
-        count = self._vhost.accessible_queue(self._named(queue), self.connection).purge()
+        name = self._named(queue)
+        is_empty_always = self._vhost.is_reply_queue(name)
+        count = 0 if is_empty_always else self._vhost.accessible_queue(name, self.connection).purge()
         if not nowait:
             self._send(events.QueuePurgeOk(self.number, count))
 

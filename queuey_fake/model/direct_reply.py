@@ -14,6 +14,14 @@ PSEUDO_QUEUE = "amq.rabbitmq.reply-to"
 PREFIX = PSEUDO_QUEUE + "."
 
 
+def crashes_its_reader(address: str) -> bool:
+    """Return whether RabbitMQ before 4.3 crashes when it reads an address that nobody gave out.
+
+    It takes two words for an encoded process and a key, without a doubt (rabbit_direct_reply_to:decode_reply_to_v1).
+    """
+    return sum(map(bool, address.removeprefix(PREFIX).split("."))) == 2  # noqa: PLR2004  process and key
+
+
 class ReplyMailbox(Protocol):
     """The channel of a reply consumer."""
 

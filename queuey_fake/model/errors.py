@@ -165,6 +165,11 @@ def invalid_property(property_: str, queue: str, vhost: str) -> ChannelException
     return ChannelException(406, f"invalid property '{property_}' for {resource('queue', queue, vhost)}")
 
 
+def unknown_queue_type(queue_type: str) -> ChannelException:
+    """Say that there is no such queue type, before a name is made up (rabbit_queue_type:discover, 4.3)."""
+    return ChannelException(406, f"unknown queue type '{queue_type}'")
+
+
 def server_named_queue_of_type(module: str) -> ChannelException:
     """Say that RabbitMQ makes up no names for queues of this type."""
     return ChannelException(406, f"Cannot declare a server-named queue for type {module}")
@@ -230,10 +235,20 @@ def no_streams(queue: str, vhost: str) -> ConnectionException:
     return ConnectionException(540, f"{resource('queue', queue, vhost)} cannot be a stream: streams are not imitated")
 
 
-def unknown_exchange_type(type_: str, *, closes_connection: bool) -> AmqpException:
-    """Say that there is no such exchange type (rabbit_exchange:check_type); 3.10 closes the connection for it."""
-    explanation = f"unknown exchange type '{type_}'"
+def unknown_exchange_type(type_: str, *, is_word: bool, closes_connection: bool) -> AmqpException:
+    """Say that there is no such exchange type (rabbit_exchange:check_type); 3.10 closes the connection for it.
+
+    RabbitMQ has another word for what it knows as an atom, though for no type.
+    """
+    explanation = f"{'invalid' if is_word else 'unknown'} exchange type '{type_}'"
     return ConnectionException(503, explanation) if closes_connection else ChannelException(406, explanation)
+
+
+def too_many_hashes(routing_key: str, hashes: int, limit: int) -> ChannelException:
+    """Say that a topic exchange would have too much work with the key of a binding."""
+    return ChannelException(
+        406, f"Topic binding key '{routing_key}' uses {hashes} '#' wildcards, at most {limit} are allowed"
+    )
 
 
 def invalid_x_match(field: Field) -> ChannelException:
@@ -324,6 +339,26 @@ def flow_inactive() -> ConnectionException:
 def reply_consumer_acknowledges() -> ChannelException:
     """Say that direct replies are consumed without acknowledgement."""
     return ChannelException(406, "reply consumer cannot acknowledge")
+
+
+def binding_to_reply_address() -> ChannelException:
+    """Say that nothing is bound to the address of direct replies (reject_volatile_queue_as_binding_target)."""
+    return ChannelException(403, "cannot bind or unbind to a volatile (direct reply-to) queue")
+
+
+def get_from_reply_address(name: str, vhost: str) -> ConnectionException:
+    """Say that direct replies are not fetched (rabbit_volatile_queue:dequeue)."""
+    return ConnectionException(540, f"basic.get not supported by volatile {resource('queue', name, vhost)}")
+
+
+def reply_address_of_another(name: str, vhost: str) -> ChannelException:
+    """Say that the address is another channel's (rabbit_volatile_queue:consume)."""
+    return ChannelException(406, f"only creator channel may consume from {resource('queue', name, vhost)}")
+
+
+def reply_address_consumed(name: str, vhost: str) -> ChannelException:
+    """Say that the channel consumes from the address already (rabbit_volatile_queue:consume)."""
+    return ChannelException(406, f"multiple consumers are unsupported for {resource('queue', name, vhost)}")
 
 
 def reply_consumer_set() -> ChannelException:

@@ -31,6 +31,13 @@ class Version:
     unknown_exchange_type_closes_connection: bool
     reply_to_returns_mandatory: bool
     malformed_reply_to_is_internal_error: bool
+    reply_addresses_are_queues: bool  # rabbit_volatile_queue
+    dead_letters_are_replies: bool  # where they go to the address of a reply consumer (rabbit_dead_letter:publish)
+    max_topic_hashes: int | None  # in the key of a binding (rabbit_exchange_type_topic:validate_binding)
+    has_log_exchange: bool  # amq.rabbitmq.log in a fresh broker's virtual host
+    negative_delivery_limit_is_none: bool  # else a first return exceeds it
+    queue_type_undefined_is_default: bool  # rabbit_queue_type:discover
+    tells_unknown_server_named_type: bool  # else the channel crashes before a name is made up
     checks_queue_mode: bool
     refuses_queue_version_1: bool
     queue_master_locator: str  # "checked", "ignored", "denied"
@@ -86,6 +93,13 @@ _V3_10 = Version(
     unknown_exchange_type_closes_connection=True,
     reply_to_returns_mandatory=True,
     malformed_reply_to_is_internal_error=False,
+    reply_addresses_are_queues=False,
+    dead_letters_are_replies=True,
+    max_topic_hashes=None,
+    has_log_exchange=False,
+    negative_delivery_limit_is_none=False,
+    queue_type_undefined_is_default=False,
+    tells_unknown_server_named_type=False,
     checks_queue_mode=True,
     refuses_queue_version_1=False,
     queue_master_locator="checked",
@@ -139,6 +153,9 @@ _V4_0 = replace(
     quorum_counts_first_delivery=False,
     quorum_requeues_to_back=False,
     quorum_default_delivery_limit=20,
+    dead_letters_are_replies=False,
+    negative_delivery_limit_is_none=True,
+    queue_type_undefined_is_default=True,
     quorum_priorities="two classes",
     quorum_sac_priority_takes_over=True,
     texts_are_octets=False,
@@ -168,6 +185,11 @@ _V4_3 = replace(
     later_qos_lifts_channel_limit=False,
     reply_to_returns_mandatory=False,
     malformed_reply_to_is_internal_error=True,
+    reply_addresses_are_queues=True,
+    dead_letters_are_replies=True,
+    max_topic_hashes=2,
+    has_log_exchange=True,
+    tells_unknown_server_named_type=True,
     checks_queue_mode=False,
     refuses_queue_version_1=True,
     queue_master_locator="denied",

@@ -6,7 +6,7 @@ and what goes with a queue or exchange that goes. Knows no channel and writes no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from queuey_fake.model import arguments as queue_arguments
@@ -68,12 +68,13 @@ class VHost:
         """Return the queues that get the message, each once, in the order in which they get it (rabbit_exchange:route).
 
         That is by their names: backwards, but forwards from RabbitMQ 4 on where an exchange other than the default
-        one leads to them (the lists on the way are turned round three or four times).
+        one leads to them (the lists on the way are turned round three or four times). Direct replies are on their way
+        with that where they do not count as routed. Raises ConnectionException.
         """
         if not exchange.name:
             if not message.other_keys and (queue := self.queues.get(message.routing_key)) is not None:
                 return [queue]
-            return self._route_by_name(message)
+            return [*self.queues_named(message.routing_keys), *self._reply_consumers(message)]
         seen = {exchange.name}
         work = [exchange]
         found: set[str] = set()
@@ -88,17 +89,28 @@ class VHost:
         in_order = sorted(found, key=octets_of, reverse=not self.version.message_containers)
         return [self.queues[name] for name in in_order]
 
-    def _route_by_name(self, message: Message) -> list[Target]:
-        targets: list[Target] = []
+    def queues_named(self, names: Iterable[str]) -> list[Target]:
+        """Return the queues of these names, each once, in the order in which the default exchange leads to them."""
+        in_order = sorted(set(names), key=octets_of, reverse=True)
+        return [queue for name in in_order if (queue := self.queues.get(name)) is not None]
+
+    def _reply_consumers(self, message: Message) -> list[Target]:
+        is_dead = message.died_at_ms is not None
+        if is_dead and not self.version.dead_letters_are_replies:
+            return []
+        found: list[Target] = []
         for key in sorted(set(message.routing_keys), key=octets_of, reverse=True):
-            if (queue := self.queues.get(key)) is not None:
-                targets.append(queue)
-            elif key.startswith(direct_reply.PREFIX) and (consumer := self.replies.at(key)) is not None:
-                if self.version.reply_to_returns_mandatory:
-                    self._post(consumer.publish, message)  # beside the queues: it does not count as routed
-                else:
-                    targets.append(consumer)
-        return targets
+            if not key.startswith(direct_reply.PREFIX):
+                continue
+            consumer = self.replies.at(key)
+            if consumer is None:
+                if not is_dead and self.version.reply_to_returns_mandatory and direct_reply.crashes_its_reader(key):
+                    raise errors.internal_error()
+            elif self.version.reply_to_returns_mandatory:
+                self._post(consumer.publish, message)  # beside the queues: it does not count as routed
+            else:
+                found.append(consumer)
+        return found
 
     def _destinations(self, exchange: Exchange, message: Message) -> list[Destination]:
         headers = message.properties.headers if exchange.type == "headers" else None
@@ -168,7 +180,7 @@ class VHost:
         Raises ChannelException or ConnectionException for what is refused or differs from the first declaration.
         """
         if not name:
-            queue_arguments.check_server_named(properties.arguments)
+            queue_arguments.check_server_named(properties.arguments, version=self.version)
             name = self._names.queue()
         elif name.startswith("amq."):
             raise errors.reserved_prefix("queue", name)
@@ -196,10 +208,22 @@ class VHost:
         if name == direct_reply.PSEUDO_QUEUE:
             return
         consumer = self.replies.at(name)
-        if consumer is None and self.version.malformed_reply_to_is_internal_error:
+        always_crashes = self.version.malformed_reply_to_is_internal_error
+        if consumer is None and (always_crashes or direct_reply.crashes_its_reader(name)):
             raise errors.internal_error()
         if consumer is None or consumer.is_gone:
             raise errors.not_found("queue", name, self.name)
+
+    def is_reply_queue(self, name: str) -> bool:
+        """Return whether this RabbitMQ takes the name for a queue of direct replies, whoever listens there."""
+        return self.version.reply_addresses_are_queues and self.replies.at(name) is not None
+
+    def check_reply_address_is_free(self, name: str, channel: object) -> None:
+        """Raise ChannelException where the name is a queue of direct replies: it has its one consumer."""
+        if self.is_reply_queue(name):
+            consumer = self.replies.at(name)
+            is_own = consumer is not None and consumer.mailbox is channel and not consumer.is_gone
+            raise (errors.reply_address_consumed if is_own else errors.reply_address_of_another)(name, self.name)
 
     def queue_stopped(self, queue: Queue) -> None:
         """Take a queue out that is gone, with its bindings, and tell the channels that know it."""
@@ -304,31 +328,32 @@ class VHost:
         self, source: str, destination: Destination, *, routing_key: str, arguments: Table, connection: object
     ) -> None:
         """Add a binding; one that there is stays. The exchange is checked before the queue (scenario bind_errors)."""
-        self._check_not_default(source, destination)
+        self._check_ends(source, destination)
         exchange = self.exchange(source)
-        self._check_destination(destination, connection)
-        exchange.matcher.check(arguments)
+        if destination.kind == "exchange":
+            self.exchange(destination.name)
+        else:
+            self.queue(destination.name)
+        exchange.matcher.check(routing_key, arguments)
+        if destination.kind == "queue":  # behind what is wrong with the binding (rabbit_binding:binding_checks)
+            self.accessible_queue(destination.name, connection)
         binding = Binding(source, routing_key, destination, arguments)
         if self.bindings.add(binding):
             exchange.matcher.add(binding)
 
     def unbind(self, source: str, destination: Destination, *, routing_key: str, arguments: Table) -> None:
         """Take a binding away; none that there is not, nor a missing end, is an error."""
-        self._check_not_default(source, destination)
+        self._check_ends(source, destination)
         binding = Binding(source, routing_key, destination, arguments)
         if self.bindings.remove(binding):
             self._removed(binding)
 
-    @staticmethod
-    def _check_not_default(source: str, destination: Destination) -> None:
+    def _check_ends(self, source: str, destination: Destination) -> None:
+        is_address = destination.kind == "queue" and destination.name.startswith(direct_reply.PREFIX)
+        if is_address and self.version.reply_addresses_are_queues:
+            raise errors.binding_to_reply_address()
         if not source or destination == ("exchange", ""):
             raise errors.default_exchange_operation()
-
-    def _check_destination(self, destination: Destination, connection: object) -> None:
-        if destination.kind == "queue":
-            self.accessible_queue(destination.name, connection)
-        else:
-            self.exchange(destination.name)
 
     def _unbind_destination(self, destination: Destination) -> None:
         for binding in self.bindings.of_destination(destination):

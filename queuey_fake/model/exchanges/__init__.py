@@ -23,8 +23,8 @@ from queuey_fake.model.versions import Version
 class Matcher(Protocol):
     """How one type of exchange chooses among its bindings."""
 
-    def check(self, arguments: Table) -> None:
-        """Refuse arguments that a binding to such an exchange cannot have. Raises ChannelException."""
+    def check(self, routing_key: str, arguments: Table) -> None:
+        """Refuse a key or arguments that a binding of such an exchange cannot have. Raises ChannelException."""
 
     def add(self, binding: Binding) -> None:
         """Take a new binding into account."""
@@ -53,25 +53,40 @@ class Exchange:
 _MATCHERS: Mapping[str, Callable[[Version], Matcher]] = {
     "direct": lambda _version: DirectMatcher(),
     "fanout": lambda _version: FanoutMatcher(),
-    "topic": lambda _version: TopicMatcher(),
+    "topic": lambda version: TopicMatcher(max_hashes=version.max_topic_hashes),
     "headers": lambda version: HeadersMatcher(exact=version.headers_match_exactly),
 }
+# Words that are atoms in every RabbitMQ, of which there are many thousands: these are the ones that somebody might take
+# for a type of exchange.
+_ATOMS = frozenset(
+    {
+        *("", "#", "*", "a", "all", "amqp", "any", "b", "bad", "badtype", "bar", "binding", "broadcast", "classic"),
+        *("default", "delay", "dummy", "error", "event", "exchange", "false", "foo", "hash", "header", "invalid"),
+        *("invalid_type", "log", "match", "message", "missing", "multicast", "none", "null", "ok", "other", "queue"),
+        *("quorum", "rabbit", "random", "stream", "system", "test", "trace", "true", "type", "undefined", "unknown"),
+        *("unsupported", "x"),
+    }
+)
 _SYSTEM_EXCHANGES = (
     ("amq.direct", "direct"),
     ("amq.fanout", "fanout"),
     ("amq.headers", "headers"),
     ("amq.match", "headers"),
+    ("amq.rabbitmq.log", "topic"),
     ("amq.rabbitmq.trace", "topic"),
     ("amq.topic", "topic"),
 )
+_LOG = "amq.rabbitmq.log"
+_INTERNAL = "amq.rabbitmq."
 
 
 def predeclared_exchanges(version: Version) -> list[Exchange]:
     """Return the exchanges that every vhost starts with (rabbit_vhost:do_add)."""
     default = Exchange(name="", type="direct", matcher=DefaultMatcher())
+    system = [(name, type_) for name, type_ in _SYSTEM_EXCHANGES if name != _LOG or version.has_log_exchange]
     return [default] + [
-        Exchange(name=name, type=type_, internal=name == "amq.rabbitmq.trace", matcher=_MATCHERS[type_](version))
-        for name, type_ in _SYSTEM_EXCHANGES
+        Exchange(name=name, type=type_, internal=name.startswith(_INTERNAL), matcher=_MATCHERS[type_](version))
+        for name, type_ in system
     ]
 
 
@@ -105,7 +120,11 @@ def new_exchange(
 def check_type(type_: str, *, version: Version) -> None:
     """Raise ChannelException or, in 3.10, ConnectionException for a type that there is not."""
     if type_ not in _MATCHERS:
-        raise errors.unknown_exchange_type(type_, closes_connection=version.unknown_exchange_type_closes_connection)
+        raise errors.unknown_exchange_type(
+            type_,
+            is_word=type_ in _ATOMS,
+            closes_connection=version.unknown_exchange_type_closes_connection,
+        )
 
 
 def assert_equivalent(

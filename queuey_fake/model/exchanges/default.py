@@ -10,7 +10,7 @@ from queuey_fake.model.fields import Table
 class DefaultMatcher:
     """The routing key is the queue's name. Whether there is such a queue is for the vhost to see."""
 
-    def check(self, arguments: Table) -> None:  # noqa: ARG002  a matcher's signature
+    def check(self, routing_key: str, arguments: Table) -> None:  # noqa: ARG002  a matcher's signature
         """Refuse every binding."""
         raise errors.default_exchange_operation()
 

@@ -12,8 +12,8 @@ class FanoutMatcher:
     def __init__(self) -> None:
         self._destinations: dict[Binding, Destination] = {}
 
-    def check(self, arguments: Table) -> None:
-        """Accept any arguments."""
+    def check(self, routing_key: str, arguments: Table) -> None:
+        """Accept any binding."""
 
     def add(self, binding: Binding) -> None:
         """Take a new binding into account."""

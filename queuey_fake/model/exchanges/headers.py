@@ -23,7 +23,7 @@ class HeadersMatcher:
         self._exact = exact
         self._bindings: dict[Binding, tuple[bool, dict[str, Any]]] = {}
 
-    def check(self, arguments: Table) -> None:
+    def check(self, routing_key: str, arguments: Table) -> None:  # noqa: ARG002  a matcher's signature
         """Refuse an x-match that is none of the four."""
         match = arguments.get("x-match")
         if match is not None and (match.type != "longstr" or match.value not in _MATCHES):

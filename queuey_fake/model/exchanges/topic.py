@@ -6,6 +6,7 @@ not by the number of bindings. The empty key has no words; between two dots is a
 
 from collections.abc import Iterable
 
+from queuey_fake.model import errors
 from queuey_fake.model.bindings import Binding, Destination
 from queuey_fake.model.fields import Table
 
@@ -29,11 +30,15 @@ class _Node:
 class TopicMatcher:
     """The trie of the patterns."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_hashes: int | None = None) -> None:
+        self._max_hashes = max_hashes
         self._root = _Node("")
 
-    def check(self, arguments: Table) -> None:
-        """Accept any arguments."""
+    def check(self, routing_key: str, arguments: Table) -> None:  # noqa: ARG002  a matcher's signature
+        """Refuse a key with more `#` than this RabbitMQ takes (rabbit_exchange_type_topic:validate_binding)."""
+        hashes = words_of(routing_key).count("#")
+        if self._max_hashes is not None and hashes > self._max_hashes:
+            raise errors.too_many_hashes(routing_key, hashes, self._max_hashes)
 
     def add(self, binding: Binding) -> None:
         """Take a new binding into account."""

@@ -4,6 +4,7 @@ Every text here was given by RabbitMQ 3.10.8, 4.0.5 and 4.3.6.
 """
 
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
@@ -143,9 +144,9 @@ def test_a_quorum_queue_is_durable_and_shared(options: dict[str, object], proper
 
 
 def test_only_classic_queues_are_named_by_the_server() -> None:
-    arguments.check_server_named({})
+    arguments.check_server_named({}, version=VERSIONS["4.3"])
     with pytest.raises(ChannelException, match="server-named queue for type rabbit_quorum_queue"):
-        arguments.check_server_named(table_from_python({"x-queue-type": "quorum"}))
+        arguments.check_server_named(table_from_python({"x-queue-type": "quorum"}), version=VERSIONS["4.3"])
 
 
 def test_arguments_become_settings() -> None:
@@ -334,3 +335,51 @@ def test_an_expiration_that_is_no_number_of_milliseconds_is_refused(expiration: 
     with pytest.raises(ChannelException) as caught:
         arguments.expiration_ms(expiration)
     assert caught.value.text == f"PRECONDITION_FAILED - invalid expiration '{expiration}': {reason}"
+
+
+@pytest.mark.parametrize("version", ["4.0", "4.3"])
+def test_the_type_undefined_is_the_default_type_under_another_name(version: str) -> None:
+    assert declared({"x-queue-type": "undefined"}, version=version).queue_type == "classic"
+    undefined, plain = (
+        QueueProperties(durable=True, exclusive=False, auto_delete=False, arguments=table_from_python(values))
+        for values in ({"x-queue-type": "undefined"}, {})
+    )
+    with pytest.raises(ChannelException, match="received 'classic' but current is 'undefined'"):
+        arguments.assert_equivalent(undefined, plain, queue="q", vhost="/", version=VERSIONS[version])
+
+
+def test_3_10_knows_no_type_undefined() -> None:
+    assert "unsupported queue type 'undefined'" in refusal_of({"x-queue-type": "undefined"}, version="3.10")
+
+
+@pytest.mark.parametrize(
+    ("version", "queue_type", "text"),
+    [
+        ("3.10", "bogus", "INTERNAL_ERROR"),
+        ("4.0", "", "INTERNAL_ERROR"),
+        ("4.0", 5, "INTERNAL_ERROR"),
+        ("4.3", 5, "INTERNAL_ERROR"),
+        ("4.3", "bogus", "PRECONDITION_FAILED - unknown queue type 'bogus'"),
+        ("4.0", "stream", "PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_stream_queue"),
+    ],
+)
+def test_the_type_of_a_queue_without_a_name_is_looked_for_before_it_is_checked(
+    version: str, queue_type: object, text: str
+) -> None:
+    with pytest.raises(AmqpException) as caught:
+        arguments.check_server_named(table_from_python({"x-queue-type": queue_type}), version=VERSIONS[version])
+    assert caught.value.text == text
+
+
+@pytest.mark.parametrize(("current", "given"), [(5, Decimal("1.5")), (Decimal("1.5"), 5)])
+def test_rabbitmq_crashes_when_it_says_that_a_decimal_differs(current: object, given: object) -> None:
+    tables = [table_from_python({"x-delivery-limit": value}) for value in (current, given)]
+    with pytest.raises(ConnectionException, match="INTERNAL_ERROR"):
+        arguments.assert_equivalent_arguments(*tables, ["x-delivery-limit"], kind="queue", name="q", vhost="/")
+
+
+def test_3_10_crashes_of_a_credit_that_is_no_table() -> None:
+    options = {"queue": "q", "queue_type": "classic", "vhost": "/", "version": VERSIONS["3.10"]}
+    arguments.consumer_settings(table_from_python({"x-credit": {"credit": 5}}), **options)  # type: ignore[arg-type]  # keywords of several types
+    with pytest.raises(ConnectionException, match="INTERNAL_ERROR"):
+        arguments.consumer_settings(table_from_python({"x-credit": 5}), **options)  # type: ignore[arg-type]  # keywords of several types

@@ -46,7 +46,7 @@ def test_the_default_exchange_takes_no_bindings_and_matches_none() -> None:
     assert default.name == ""
     assert list(default.matcher.match("q", None)) == []
     with pytest.raises(ChannelException, match="default exchange"):
-        default.matcher.check({})
+        default.matcher.check("q", {})
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_integers_of_two_widths_match_and_1_0_only_in_3_10(exact: bool) -> None:
 @pytest.mark.parametrize("x_match", [longstr("none"), Field("signedint", 1)])
 def test_an_x_match_that_is_none_of_the_four_is_refused(x_match: Field) -> None:
     with pytest.raises(ChannelException, match="x-match"):
-        HeadersMatcher(exact=True).check({"x-match": x_match})
+        HeadersMatcher(exact=True).check("", {"x-match": x_match})
 
 
 # Declaring
@@ -230,3 +230,9 @@ def test_an_unknown_type_closes_the_connection_in_3_10_only(version: str, code: 
     with pytest.raises(AmqpException) as caught:
         exchanges.check_type("bogus", version=VERSIONS[version])
     assert (caught.value.code, caught.value.text.partition(" - ")[2]) == (code, "unknown exchange type 'bogus'")
+
+
+@pytest.mark.parametrize(("type_", "word"), [("bogus", "unknown"), ("queue", "invalid"), ("", "invalid")])
+def test_a_type_that_rabbitmq_knows_as_a_word_is_invalid_and_another_unknown(type_: str, word: str) -> None:
+    with pytest.raises(ChannelException, match=f"{word} exchange type '{type_}'"):
+        exchanges.check_type(type_, version=VERSIONS["4.3"])

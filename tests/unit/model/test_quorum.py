@@ -219,3 +219,15 @@ def test_a_full_queue_refuses_no_dead_letters(client: Client) -> None:
     client.get("work", ack=False)
     client.channel.basic_reject(1, requeue=False)
     assert client.ready("q") == ["a", "c"]
+
+
+@pytest.mark.parametrize(("version", "left"), [("3.10", []), ("4.0", ["a"]), ("4.3", ["a"])])
+def test_a_negative_delivery_limit_is_exceeded_by_the_first_return_in_3_10_and_none_afterwards(
+    connect: Callable[..., Client], version: str, left: list[str]
+) -> None:
+    client = connect(version)
+    client.declare("q", arguments={**QUORUM, "x-delivery-limit": -1})
+    client.publish("q", "a")
+    client.get("q", ack=False)
+    client.channel.basic_nack(1)
+    assert client.ready("q") == left

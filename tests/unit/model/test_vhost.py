@@ -175,3 +175,32 @@ def test_queues_get_a_message_in_an_order_of_their_names(
     client.heard()
     client.publish("a", "m", exchange=exchange_, headers={"CC": ["b"]})
     assert [tag for tag, _ in client.delivered()] == list(order)
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [("3.10", False), ("4.0", False), ("4.3", True)])
+def test_from_4_3_on_a_topic_binding_has_two_hashes_at_most(
+    connect: Callable[..., Client], version: str, *, is_refused: bool
+) -> None:
+    client = connect(version)
+    client.declare("q")
+    client.channel.queue_bind("q", "amq.topic", "#.a#.#")
+    client.channel.queue_bind("q", "amq.topic", "#.a.#.#")
+    text = "PRECONDITION_FAILED - Topic binding key '#.a.#.#' uses 3 '#' wildcards, at most 2 are allowed"
+    assert (getattr(client.heard()[-1], "text", "") == text) is is_refused
+
+
+def test_what_is_wrong_with_a_binding_comes_behind_a_missing_queue_and_before_a_locked_one(client: Client) -> None:
+    client.stranger().channel.queue_declare("locked", exclusive=True)
+    codes = []
+    for number, queue in enumerate(("missing", "locked"), 2):
+        other = client.another(number)
+        other.channel.queue_bind(queue, "amq.topic", "#.#.#")
+        codes.append(client.heard()[-1].code)
+    assert codes == [404, 406]
+
+
+@pytest.mark.parametrize(("version", "code"), [("3.10", 404), ("4.0", 404), ("4.3", 403)])
+def test_from_4_3_on_there_is_an_exchange_for_the_log(connect: Callable[..., Client], version: str, code: int) -> None:
+    client = connect(version)
+    client.publish("k", "m", exchange="amq.rabbitmq.log")
+    assert client.heard()[-1].code == code
