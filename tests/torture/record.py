@@ -21,7 +21,7 @@ ALLOWED_EARLY_S = 0.001
 UNWRITTEN_S = 5.0
 """A broker that is killed loses what came back from a hold queue in the last seconds and is not written to disk.
 
-RabbitMQ writes a message to disk when a publisher waits for its confirm, and nobody does for what it dead-letters
+RabbitMQ writes a message to disk soon when a publisher waits for its confirm, and nobody does for what it dead-letters
 itself (rabbit_dead_letter:publish, rabbit_variable_queue:needs_timeout). No client can prevent that.
 """
 
@@ -118,7 +118,8 @@ class Record:
             else:
                 self._finished += not is_over
                 self._states[number] |= FINISHED
-                del self._open[number]
+                if step.outcome == "done":
+                    del self._open[number]
         return step
 
     def open_jobs(self) -> int:
@@ -144,12 +145,13 @@ class Record:
         """Return what is known of a job that has not had its last run."""
         job = self._open.get(number, Job())
         waits = {run: time.strftime("%X", time.localtime(at)) + f"{at % 1:.3f}"[1:] for run, at in job.due.items()}
-        return f"job {number} has had its runs {sorted(job.had)} (attempt, deferrals); due were {waits}"
+        ends = fate_of(self._seed, number)[-1].outcome
+        return f"job {number} ({ends}) has had its runs {sorted(job.had)} (attempt, deferrals); due were {waits}"
 
     def missing(self, dead: set[int]) -> list[int]:
-        """Return which jobs whose last run was to move them to the dead queue are not there."""
+        """Return which published jobs whose last run was to move them to the dead queue are not there."""
         with self._lock:
-            finished = [number for number, state in enumerate(self._states) if state & FINISHED]
+            finished = [number for number, state in enumerate(self._states) if state == CONFIRMED | FINISHED]
         return [
             number for number in finished if fate_of(self._seed, number)[-1].outcome == "dead" and number not in dead
         ]
