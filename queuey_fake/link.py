@@ -7,12 +7,14 @@ A thin translator: commands become calls of the model, what the model says becom
 from __future__ import annotations
 
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from threading import Thread, current_thread
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import astuple
 
 from queuey_fake.clock import MS_PER_SECOND
 from queuey_fake.engine import BlockingInCallbackError, Engine, WaitGuardError, WaitsForever
@@ -23,6 +25,7 @@ from queuey_fake.model.channel import Channel
 from queuey_fake.model.connection import Connection as ModelConnection
 from queuey_fake.model.fields import table_from_python, table_to_python
 from queuey_fake.model.properties import Properties
+from queuey_fake.model.table_codec import HEADERS
 from queuey_rabbitmq import amqp
 from queuey_rabbitmq.core.errors import (
     BackendError,
@@ -427,85 +430,127 @@ class InProcessConnection:
             else:
                 self._perform(command, model)
 
-    def _perform(self, command: amqp.Command, model: ModelConnection) -> None:  # noqa: C901 -- one case per command
+    def _perform(self, command: amqp.Command, model: ModelConnection) -> None:
         number = command.channel
-        if isinstance(command, amqp.OpenChannel):
+        if type(command) is amqp.OpenChannel:
             channel = self._channels[number] = model.open_channel(number)
             if command.confirms:
                 self._confirming.add(number)
                 channel.confirm_select()
             return
         known = self._channels.get(number)
-        if known is None:
-            return  # it is gone, and the session has been told, or is being told
-        match command:
-            case amqp.Publish():
-                self._journal.is_ours = True
-                known.basic_publish("", command.routing_key, to_model(command.properties), command.body, mandatory=True)
-                self._journal.is_ours = False
-            case amqp.Ack():
-                known.basic_ack(command.delivery_tag, multiple=command.multiple)
-            case amqp.Nack():
-                known.basic_nack(command.delivery_tag, requeue=command.requeue)
-            case amqp.Reject():
-                known.basic_reject(command.delivery_tag, requeue=command.requeue)
-            case amqp.DeclareQueue():
-                known.queue_declare(
-                    command.queue,
-                    passive=command.passive,
-                    durable=command.durable,
-                    arguments=table_from_python(command.arguments),
-                )
-            case amqp.Consume():
-                known.basic_qos(prefetch_count=command.prefetch)
-                known.basic_consume(command.queue, consumer_tag=command.consumer_tag)
-            case amqp.Cancel():
-                known.basic_cancel(command.consumer_tag)
-            case amqp.CloseChannel():
-                known.close()
+        if known is not None:  # or it is gone, and the session has been told, or is being told
+            _DO[type(command)](self, known, command)
 
-    def _translate(self, event: Any) -> None:  # noqa: C901, PLR0912 -- one case per event
-        match event:
-            case events.Deliver(channel, tag, delivery_tag, redelivered, exchange, routing_key, properties, body):
-                readable = to_python(properties)
-                self._link.arriving = Arriving(self.in_hand, channel, delivery_tag)
-                self._on_event(
-                    amqp.Delivered(channel, tag, delivery_tag, redelivered, exchange, routing_key, readable, body)
-                )
-                self._link.arriving = None
-            case events.Ack(channel, delivery_tag, multiple):
-                self._on_event(amqp.Confirmed(channel, delivery_tag, multiple))
-            case events.Nack(channel, delivery_tag, multiple):
-                self._on_event(amqp.Nacked(channel, delivery_tag, multiple))
-            case events.Return(channel, code, text, exchange, routing_key, properties):
-                self._on_event(amqp.Returned(channel, code, text, exchange, routing_key, properties.message_id))
-            case events.QueueDeclareOk(channel, queue, message_count, consumer_count):
-                self._on_event(amqp.QueueDeclared(channel, queue, message_count, consumer_count))
-            case events.ChannelOpenOk(channel):
-                if channel not in self._confirming:
-                    self._on_event(amqp.ChannelOpened(channel))
-            case events.ConfirmSelectOk(channel):
-                self._on_event(amqp.ChannelOpened(channel))
-            case events.ConsumeOk(channel, tag):
-                self._on_event(amqp.ConsumeStarted(channel, tag))
-            case events.CancelOk(channel, tag):
-                self._on_event(amqp.ConsumerCancelled(channel, tag, by_broker=False))
-            case events.Cancel(channel, tag):
-                self._on_event(amqp.ConsumerCancelled(channel, tag, by_broker=True))
-            case events.ChannelClose(channel, code, text):
-                self._to_broker.put(self._channels.pop(channel).close_ok)
-                self._on_event(amqp.ChannelClosed(channel, code, text))
-            case events.ChannelCloseOk(channel):
-                self._channels.pop(channel)
-                self._on_event(amqp.ChannelClosed(channel, 200, "closed as asked"))
-            case events.ConnectionClose(code, text):
-                self._end("open", code, text)
-            case events.ConnectionCloseOk():
-                self._end("closing", 200, "Normal shutdown")
-            case events.ConnectionBlocked(reason):
-                self._on_event(amqp.ConnectionBlocked(reason))
-            case events.ConnectionUnblocked():
-                self._on_event(amqp.ConnectionUnblocked())
+    def publish(self, channel: Channel, command: amqp.Publish) -> None:
+        """Publish on the model, mandatory, through the default exchange."""
+        self._journal.is_ours = True
+        channel.basic_publish("", command.routing_key, to_model(command.properties), command.body, mandatory=True)
+        self._journal.is_ours = False
+
+    def _translate(self, event: Any) -> None:
+        _TELL[type(event)](self, event)
+
+    def tell(self, event: amqp.Event) -> None:
+        """Tell the session."""
+        self._on_event(event)
+
+    def tell_delivery(self, event: events.Deliver) -> None:
+        """Tell the session of a delivery, and who puts it into a mailbox what settles it."""
+        channel, tag, properties = event.channel, event.delivery_tag, event.properties
+        self._link.arriving = Arriving(self.in_hand, channel, tag)
+        self._on_event(
+            amqp.Delivered(
+                channel,
+                event.consumer_tag,
+                tag,
+                event.redelivered,
+                event.exchange,
+                event.routing_key,
+                amqp.LateProperties(properties, to_python, has_headers=bool(properties.flags & HEADERS)),
+                event.body,
+            )
+        )
+        self._link.arriving = None
+
+    def tell_opened(self, event: events.ChannelOpenOk) -> None:
+        """Tell the session of an open channel, once it is in confirm mode where that was asked."""
+        if event.channel not in self._confirming:
+            self._on_event(amqp.ChannelOpened(event.channel))
+
+    def tell_closed_by_broker(self, event: events.ChannelClose) -> None:
+        """Confirm a close, and tell the session of it."""
+        self._to_broker.put(self._channels.pop(event.channel).close_ok)
+        self._on_event(amqp.ChannelClosed(event.channel, event.code, event.text))
+
+    def tell_closed(self, event: events.ChannelCloseOk) -> None:
+        """Tell the session of a close that it has asked for."""
+        self._channels.pop(event.channel)
+        self._on_event(amqp.ChannelClosed(event.channel, 200, "closed as asked"))
+
+    def tell_end(self, event: events.ConnectionClose | events.ConnectionCloseOk) -> None:
+        """Tell the session that the connection has ended."""
+        if isinstance(event, events.ConnectionClose):
+            self._end("open", event.code, event.text)
+        else:
+            self._end("closing", 200, "Normal shutdown")
+
+
+def _declare(_connection: InProcessConnection, channel: Channel, command: amqp.DeclareQueue) -> None:
+    channel.queue_declare(
+        command.queue,
+        passive=command.passive,
+        durable=command.durable,
+        arguments=table_from_python(command.arguments),
+    )
+
+
+def _consume(_connection: InProcessConnection, channel: Channel, command: amqp.Consume) -> None:
+    channel.basic_qos(prefetch_count=command.prefetch)
+    channel.basic_consume(command.queue, consumer_tag=command.consumer_tag)
+
+
+_DO: dict[type[amqp.Command], Callable[[InProcessConnection, Channel, Any], None]] = {
+    amqp.Publish: InProcessConnection.publish,
+    amqp.Ack: lambda _, channel, c: channel.basic_ack(c.delivery_tag, multiple=c.multiple),
+    amqp.Nack: lambda _, channel, c: channel.basic_nack(c.delivery_tag, requeue=c.requeue),
+    amqp.Reject: lambda _, channel, c: channel.basic_reject(c.delivery_tag, requeue=c.requeue),
+    amqp.DeclareQueue: _declare,
+    amqp.Consume: _consume,
+    amqp.Cancel: lambda _, channel, c: channel.basic_cancel(c.consumer_tag),
+    amqp.CloseChannel: lambda _, channel, _command: channel.close(),
+}
+
+
+def _nothing(_connection: InProcessConnection, _event: Any) -> None:
+    """Tell the session nothing: it has not asked for that, or does not know the difference."""
+
+
+_TELL: defaultdict[type, Callable[[InProcessConnection, Any], None]] = defaultdict(
+    lambda: _nothing,
+    {
+        events.Deliver: InProcessConnection.tell_delivery,
+        events.Ack: lambda c, e: c.tell(amqp.Confirmed(e.channel, e.delivery_tag, e.multiple)),
+        events.Nack: lambda c, e: c.tell(amqp.Nacked(e.channel, e.delivery_tag, e.multiple)),
+        events.Return: lambda c, e: c.tell(
+            amqp.Returned(e.channel, e.code, e.text, e.exchange, e.routing_key, e.properties.message_id)
+        ),
+        events.QueueDeclareOk: lambda c, e: c.tell(
+            amqp.QueueDeclared(e.channel, e.queue, e.message_count, e.consumer_count)
+        ),
+        events.ChannelOpenOk: InProcessConnection.tell_opened,
+        events.ConfirmSelectOk: lambda c, e: c.tell(amqp.ChannelOpened(e.channel)),
+        events.ConsumeOk: lambda c, e: c.tell(amqp.ConsumeStarted(e.channel, e.consumer_tag)),
+        events.CancelOk: lambda c, e: c.tell(amqp.ConsumerCancelled(e.channel, e.consumer_tag, by_broker=False)),
+        events.Cancel: lambda c, e: c.tell(amqp.ConsumerCancelled(e.channel, e.consumer_tag, by_broker=True)),
+        events.ChannelClose: InProcessConnection.tell_closed_by_broker,
+        events.ChannelCloseOk: InProcessConnection.tell_closed,
+        events.ConnectionClose: InProcessConnection.tell_end,
+        events.ConnectionCloseOk: InProcessConnection.tell_end,
+        events.ConnectionBlocked: lambda c, e: c.tell(amqp.ConnectionBlocked(e.reason)),
+        events.ConnectionUnblocked: lambda c, _e: c.tell(amqp.ConnectionUnblocked()),
+    },
+)
 
 
 def blocking_in_callback() -> BackendError:
@@ -518,15 +563,13 @@ def blocking_in_callback() -> BackendError:
 
 def to_model(properties: amqp.Properties) -> Properties:
     """Return properties as the model keeps them, header values typed as pika would send them."""
-    values: dict[str, Any] = {name: getattr(properties, name) for name in properties.__struct_fields__}
+    values = dict(zip(properties.__struct_fields__, astuple(properties), strict=True))
     if properties.headers is not None:
         values["headers"] = table_from_python(properties.headers)
     return Properties(**values)
 
 
-def to_python(properties: Properties) -> amqp.Properties:
-    """Return properties as pika would decode them."""
-    values = dict(properties.values())
-    if "headers" in values:
-        values["headers"] = table_to_python(values["headers"])
-    return amqp.Properties(**values)
+def to_python(properties: Properties) -> Mapping[str, Any]:
+    """Return properties by name as pika would decode them."""
+    values = properties.values()
+    return {**values, "headers": table_to_python(values["headers"])} if "headers" in values else values

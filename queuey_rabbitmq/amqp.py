@@ -17,7 +17,7 @@ Durations and deadlines are milliseconds on the link's own timeline (`Link.monot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -75,6 +75,59 @@ class Properties(msgspec.Struct, frozen=True, kw_only=True):
     user_id: str | None = None
     app_id: str | None = None
     cluster_id: str | None = None
+
+
+class LateProperties:
+    """The properties of a delivery, decoded when the first of them is looked at: of few deliveries any is.
+
+    `decode` returns them by name; those without a value may be left out. What it raises is raised to who looks.
+    """
+
+    __slots__ = ("_decode", "_decoded", "_encoded", "_has_headers")
+
+    def __init__(self, encoded: T, decode: Callable[[T], Mapping[str, Any]], *, has_headers: bool) -> None:
+        self._encoded: Any = encoded
+        self._decode: Callable[[Any], Mapping[str, Any]] = decode
+        self._has_headers = has_headers
+        self._decoded: Mapping[str, Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a property, None where it has no value."""
+        if name not in _PROPERTY_NAMES:
+            raise AttributeError(name)
+        if name == "headers":
+            return LateHeaders(self) if self._has_headers else None
+        return self.values().get(name)
+
+    def values(self) -> Mapping[str, Any]:
+        """Return all that have a value."""
+        if self._decoded is None:
+            self._decoded = self._decode(self._encoded)
+        return self._decoded
+
+
+class LateHeaders(Mapping[str, Any]):
+    """The headers of a delivery, decoded with its other properties."""
+
+    __slots__ = ("_properties",)
+
+    def __init__(self, properties: LateProperties) -> None:
+        self._properties = properties
+
+    def __getitem__(self, name: str) -> Any:
+        return self._properties.values()["headers"][name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._properties.values()["headers"])
+
+    def __len__(self) -> int:
+        return len(self._properties.values()["headers"])
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+_PROPERTY_NAMES = frozenset(Properties.__struct_fields__)
 
 
 # ---------------------------------------------------------------------------------------------------- commands

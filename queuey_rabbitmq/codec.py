@@ -131,7 +131,7 @@ def _properties(envelope: Envelope, headers: dict[str, Any], *, expiration_ms: i
         delivery_mode=DELIVERY_MODE_PERSISTENT,
         priority=envelope.priority,
         expiration=None if expiration_ms is None else str(expiration_ms),
-        message_id=short_string(str(envelope.job_id)),
+        message_id=str(envelope.job_id),
         type=short_string(envelope.job_type),
     )
 

@@ -8,14 +8,14 @@ stays the one that judges. Tests hold every byte against pika's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from struct import Struct
 from typing import Any
 
 import pika
 from pika.data import encode_value
 
-from queuey_rabbitmq.amqp import Delivered, Properties
+from queuey_rabbitmq.amqp import Delivered, LateProperties, Properties
 from queuey_rabbitmq.core.errors import SerializationError
 
 FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT, FRAME_END = 1, 2, 3, 8, 0xCE
@@ -30,6 +30,8 @@ ACK = b"\x00\x3c\x00\x50"
 NACK = b"\x00\x3c\x00\x78"
 PUBLISH_DEFAULT_EXCHANGE = b"\x00\x3c\x00\x28\x00\x00\x00"
 MANDATORY = b"\x01"
+HAS_HEADERS = 0x20
+"""In the first octet of the properties' flags."""
 
 unpack_frame = Struct(">BHI").unpack_from
 _frame = Struct(">BHI").pack
@@ -131,63 +133,15 @@ def _property_list(  # noqa: C901, PLR0912 -- one branch for each of AMQP's prop
     return flags, fields
 
 
-class LateProperties(pika.BasicProperties):  # type: ignore[misc]  # pika ships no annotations
-    """The properties of a delivery, decoded when the first of them is looked at: of few deliveries any is.
-
-    Raises SerializationError then for octets that pika cannot decode.
-    """
-
-    __slots__ = ("_encoded",)
-
-    def __init__(self, encoded: bytes) -> None:
-        self._encoded = encoded
-
-    def __getattr__(self, name: str) -> Any:
-        """Answer for what has no value yet."""
-        if name not in Properties.__struct_fields__:
-            raise AttributeError(name)
-        if name == "headers":
-            return LateHeaders(self) if self._encoded[0] & 0x20 else None
-        return self.decoded()[name]
-
-    def decoded(self) -> Mapping[str, Any]:
-        """Return them all by name."""
-        values: dict[str, Any] = self.__dict__
-        if not values:
-            try:
-                self.decode(self._encoded)
-            except Exception as error:
-                values.clear()
-                raise SerializationError(f"the properties of a message cannot be decoded: {error!r}") from error
-        return values
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, LateProperties):
-            return self.decoded() == other.decoded()
-        return isinstance(other, pika.BasicProperties) and self.decoded() == vars(other)
-
-    __hash__ = pika.BasicProperties.__hash__  # None, as it can be changed
-
-
-class LateHeaders(Mapping[str, Any]):
-    """The headers of a delivery."""
-
-    __slots__ = ("_properties",)
-
-    def __init__(self, properties: LateProperties) -> None:
-        self._properties = properties
-
-    def __getitem__(self, name: str) -> Any:
-        return self._properties.decoded()["headers"][name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._properties.decoded()["headers"])
-
-    def __len__(self) -> int:
-        return len(self._properties.decoded()["headers"])
-
-    def __repr__(self) -> str:
-        return repr(self._properties.decoded()["headers"])
+def decode_properties(encoded: bytes) -> Mapping[str, Any]:
+    """Return the properties of a message by name. Raises SerializationError for what pika cannot decode."""
+    properties = pika.BasicProperties()
+    try:
+        properties.decode(encoded)
+    except Exception as error:
+        raise SerializationError(f"the properties of a message cannot be decoded: {error!r}") from error
+    values: dict[str, Any] = vars(properties)
+    return values
 
 
 class Incomplete(Exception):  # noqa: N818 -- not an error: the rest has not been read yet
@@ -240,6 +194,7 @@ def decode_delivery(data: bytes, start: int, end: int, number: int) -> tuple[Del
     exchange = data[at:stop].decode()
     at = stop + 1
     routing_key = data[at : at + data[stop]].decode()
-    properties = LateProperties(data[end + 19 : header_end - 1])
+    encoded = data[end + 19 : header_end - 1]
+    properties = LateProperties(encoded, decode_properties, has_headers=bool(encoded[0] & HAS_HEADERS))
     delivered = Delivered(number, consumer_tag, delivery_tag, bool(bits & 1), exchange, routing_key, properties, body)
     return delivered, body_end

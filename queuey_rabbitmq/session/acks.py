@@ -35,8 +35,11 @@ class AckBatch:
             settled.remove(lowest)
             lowest += 1
         self._lowest_open = lowest
-        prefix = [tag for tag in self._unsent if tag < lowest]
+        unsent, self._unsent = self._unsent, []
+        highest = max(unsent)
+        if highest < lowest:
+            return [(highest, len(unsent) > 1)]
+        prefix = [tag for tag in unsent if tag < lowest]
         acks = [(max(prefix), len(prefix) > 1)] if prefix else []
-        acks += [(tag, False) for tag in self._unsent if tag >= lowest]
-        self._unsent.clear()
+        acks += [(tag, False) for tag in unsent if tag >= lowest]
         return acks

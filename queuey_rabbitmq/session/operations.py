@@ -120,6 +120,7 @@ class PublishOperation:
         "otherwise",
         "returned",
         "sent",
+        "size",
         "then",
         "timeout_ms",
         "unless",
@@ -138,6 +139,8 @@ class PublishOperation:
         future: Future[None] | None = None,
     ) -> None:
         self.message = message
+        self.size = len(message.body)
+        """What the message counts for in the bound of bytes in flight."""
         self.declaration = declaration
         self.deadline_ms = deadline_ms
         self.timeout_ms = timeout_ms
@@ -157,11 +160,6 @@ class PublishOperation:
     def doing(self) -> str:
         """Say what was being done, for error messages."""
         return self.message.doing
-
-    @property
-    def size(self) -> int:
-        """Return what the message counts for in the bound of bytes in flight."""
-        return len(self.message.body)
 
 
 class DeclareOperation:

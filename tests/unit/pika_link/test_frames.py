@@ -12,7 +12,7 @@ from pika import frame, spec
 from pika.adapters.select_connection import IOLoop
 from pika.channel import ContentFrameAssembler
 
-from queuey_rabbitmq.amqp import Delivered, Properties
+from queuey_rabbitmq.amqp import Delivered, LateProperties, Properties
 from queuey_rabbitmq.core.errors import SerializationError
 from queuey_rabbitmq.pika_link import frames, stream
 
@@ -220,18 +220,21 @@ def test_a_consumer_tag_that_is_no_text_is_left_to_pika() -> None:
     assert reader.by_pika == 3
 
 
-def test_the_properties_of_a_delivery_are_decoded_when_they_are_looked_at_and_say_what_is_wrong() -> None:
-    late, same = frames.LateProperties(b"\x00\x80\x02id"), frames.LateProperties(b"\x00\x80\x02id")
-    assert not vars(late)
-    assert (late.headers, late.message_id, late.type) == (None, "id", None)
-    assert late == same
-    assert late == pika.BasicProperties(message_id="id")
-    assert late != pika.BasicProperties(message_id="another")
-    assert late != "id"
-    with_headers = frames.LateProperties(b"\x20\x00" + b"\x00\x00\x00\x07\x01kI\x00\x00\x00\x01")
-    assert (len(with_headers.headers), repr(with_headers.headers)) == (1, "{'k': 1}")
+def late(encoded: bytes, *, has_headers: bool) -> LateProperties:
+    return LateProperties(encoded, frames.decode_properties, has_headers=has_headers)
+
+
+def test_the_properties_of_a_delivery_are_decoded_when_they_are_looked_at() -> None:
+    properties = late(b"\x00\x80\x02id", has_headers=False)
+    assert properties.headers is None
+    assert (properties.message_id, properties.type) == ("id", None)
     with pytest.raises(AttributeError, match="nothing_of_amqp"):
-        late.nothing_of_amqp  # noqa: B018 -- it is the look that raises
-    broken = frames.LateProperties(b"\x20\x00\x00\x00\x00\x03\x01k?")
+        properties.nothing_of_amqp  # noqa: B018 -- it is the look that raises
+    headers = late(b"\x20\x00\x00\x00\x00\x07\x01kI\x00\x00\x00\x01", has_headers=True).headers
+    assert (headers, len(headers), headers["k"], repr(headers)) == ({"k": 1}, 1, 1, "{'k': 1}")
+
+
+def test_properties_that_pika_cannot_decode_are_an_error_for_who_looks_at_them() -> None:
+    broken = late(b"\x20\x00\x00\x00\x00\x03\x01k?", has_headers=True)
     with pytest.raises(SerializationError, match="cannot be decoded"):
         dict(broken.headers)
