@@ -177,7 +177,7 @@ def test_after_the_grace_what_still_runs_goes_back_to_the_broker(
     running = start(make_worker(concurrency=2))
     gate.wait_for_running(2)
     running.shut_down(grace=0)
-    assert gate.running == [0, 1]
+    assert sorted(gate.running) == [0, 1]  # whichever thread came first
     assert door.depth(Work.some.name) == 6
     gate.open()
     gate.wait_for_done(2)
