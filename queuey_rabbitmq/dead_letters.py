@@ -7,6 +7,7 @@ redelivery. Unlike a consumer of a work queue it moves nothing aside: what is no
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from queuey_rabbitmq.core.errors import InvalidConfigError, QueueyError
 from queuey_rabbitmq.dead_letter import Attempt, DeadLetter, read_dead_letter, requeued
 
 if TYPE_CHECKING:
-    import uuid
     from datetime import timedelta
 
     from queuey_rabbitmq.backend import RabbitMqBackend
@@ -45,6 +45,13 @@ class Choice(TypedDict, total=False):
     """Anything else."""
     limit: int | None
     """How many at most, the oldest first."""
+
+
+_KINDS: Mapping[str, tuple[type, str]] = {
+    "reason": (str, "a part of the reason"),
+    "job_type": (str, "the name of a job, such as 'send_email'"),
+    "job_id": (uuid.UUID, "a uuid.UUID"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,10 +224,15 @@ def _checked(choice: Choice) -> tuple[Callable[[DeadLetter], bool], int]:
     limit, older_than = choice.get("limit"), choice.get("older_than")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise InvalidConfigError(f"dead letters: limit: expected an integer from 1, got {limit!r}")
+    for name, (kind, said) in _KINDS.items():
+        if not isinstance(value := choice.get(name), kind | None):
+            raise InvalidConfigError(f"dead letters: {name}: expected {said}, got {value!r}")
     older_ms = None if older_than is None else whole_ms(older_than, name="dead letters: older_than")
     reason, job_type, job_id = (choice.get(name) for name in ("reason", "job_type", "job_id"))
     part = None if reason is None else str(reason).casefold()
     where = choice.get("where")
+    if where is not None and not callable(where):
+        raise InvalidConfigError(f"dead letters: where: expected a function, got {where!r}")
 
     def is_meant(letter: DeadLetter) -> bool:
         return (

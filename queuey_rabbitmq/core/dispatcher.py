@@ -111,7 +111,7 @@ class Dispatcher:
         policy = self._rules.retry.of_job(handler.job_type, delivery.queue)
         if handler.choose_retry is not None:
             try:
-                policy = handler.choose_retry(payload) or policy
+                policy = handler.chosen_policy(payload) or policy
             except Exception as error:  # noqa: BLE001 -- the handler's code; its choice failing fails the attempt
                 attempt = Attempt(delivery, policy, began_ms=began_ms)
                 self._conclude(attempt, self._outcome_of(attempt, error))
@@ -174,12 +174,15 @@ class Dispatcher:
         return JobTimeoutError(f"it took longer than {attempt.timeout_ms / 1000:g} s")
 
     def _outcome_of(self, attempt: Attempt, error: BaseException) -> Outcome:
-        return outcome_of(
-            error,
-            attempt=attempt.delivery.envelope.attempt,
-            policy=attempt.policy,
-            random_source=self._rules.random_source,
-        )
+        try:
+            return outcome_of(
+                error,
+                attempt=attempt.delivery.envelope.attempt,
+                policy=attempt.policy,
+                random_source=self._rules.random_source,
+            )
+        except Exception as broken:  # noqa: BLE001 -- a Deferred without a delay, say: no error may end the worker
+            return Dead(f"what follows from {type(error).__name__} cannot be decided: {said(broken)}", error)
 
     def _conclude(self, attempt: Attempt, outcome: Outcome) -> None:
         """Tell the broker, then everyone else."""

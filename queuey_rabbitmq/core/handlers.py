@@ -50,6 +50,13 @@ class Handler:
     choose_retry: Callable[[Any], RetryPolicy | None] | None
     timeout_ms: int | None
 
+    def chosen_policy(self, payload: object) -> RetryPolicy | None:
+        """Return the handler's own choice for a payload, if there is one; raises what its code raises."""
+        chosen = None if self.choose_retry is None else self.choose_retry(payload)
+        if chosen is not None and not isinstance(chosen, RetryPolicy):
+            raise TypeError(f"the handler of {self.job_type.name!r} chose {chosen!r}, which is no RetryPolicy")
+        return chosen
+
 
 class Registering(Generic[JobT]):
     """Decorates a function as the handler of a job type, and returns it unchanged."""
@@ -99,12 +106,17 @@ def add_handler(
     function = getattr(handler, "handle", handler)
     if not callable(function):
         raise InvalidConfigError(f"{where}: expected a function, or an object with a method `handle`, got {handler!r}")
-    own_choice = getattr(handler, "retry_policy", None)
+    choice = getattr(handler, "retry_policy", None) if retry is None else retry
+    if choice is not None and not callable(choice):
+        raise InvalidConfigError(
+            f"{where}: retry: expected a function that chooses a policy by the job, got {choice!r}; one for every job "
+            "is given to @job(retry=...) or Worker(retry=...)"
+        )
     handlers[job_type.name] = Handler(
         job_type,
         function,
         _wants_context(function, where),
-        own_choice if retry is None else retry,
+        choice,
         job_type.timeout_ms if timeout is None else positive_ms(timeout, name=f"{where}: timeout"),
     )
 

@@ -102,7 +102,7 @@ class Producer(Generic[SetT]):
 
     def enqueue_after(self, job: Job[SetT], delay: Delay, *, correlation_id: str | None = None) -> uuid.UUID:
         """Put a job on its queue after `delay` (seconds or timedelta), at priority 0; it waits as a retry does."""
-        envelope = self._envelope(job, correlation_id=correlation_id)
+        envelope = self._delayed_envelope(job, delay, correlation_id)
         return self._send(envelope, delay, partial(self._backend.publish, delay=delay))
 
     def defer(self, job: Job[SetT], delay: Delay, *, correlation_id: str | None = None) -> uuid.UUID:
@@ -152,7 +152,7 @@ class Producer(Generic[SetT]):
         self, job: Job[SetT], delay: Delay, *, correlation_id: str | None = None
     ) -> uuid.UUID:
         """Do what `enqueue_after` does, for asyncio, and `enqueue_async` where it is cancelled."""
-        envelope = self._envelope(job, correlation_id=correlation_id)
+        envelope = self._delayed_envelope(job, delay, correlation_id)
         if self._line is None:
             publish = partial(self._backend.publish, delay=delay)
             return await self._send_async(envelope, delay, partial(_in_a_thread, publish))
@@ -210,6 +210,10 @@ class Producer(Generic[SetT]):
                 f"the max_priority of queue '{config.name}', got {priority!r}"
             )
         return self._new_envelope(job_type, job, priority, correlation_id)
+
+    def _delayed_envelope(self, job: Job[SetT], delay: Delay, correlation_id: str | None) -> Envelope:
+        whole_ms(delay, name=f"enqueuing {type(job).__qualname__}: delay")  # None would be no delay at all
+        return self._envelope(job, correlation_id=correlation_id)
 
     def _held_envelope(self, job: Job[SetT], correlation_id: str | None) -> Envelope:
         job_type = job_of(self._queues, type(job), doing="deferring")

@@ -309,7 +309,10 @@ def _chosen(queues: type[SetT], only: Iterable[WorkQueue[SetT]] | None) -> list[
     every = list(queues.__queues__.values())
     if only is None:
         return every
-    wanted = list(only)
+    try:
+        wanted = list(only)
+    except TypeError:
+        raise InvalidConfigError(f"Worker: only: expected a list of queues, got {only!r}") from None
     for queue in wanted:
         if queue not in every:
             raise InvalidConfigError(f"Worker: only: {queue!r} is no queue of {queues.__qualname__}")
@@ -327,6 +330,8 @@ def _concurrency(given: int | None, prefetches: int) -> int:
 
 
 def _checked_overrides(queues: type[QueueSet], overrides: Mapping[Any, RetryPolicy]) -> Mapping[Any, RetryPolicy]:
+    if not isinstance(overrides, Mapping):
+        raise InvalidConfigError(f"Worker: retry: expected policies by job type or queue, got {overrides!r}")
     for key, policy in overrides.items():
         if isinstance(key, WorkQueue):
             _chosen(queues, [key])

@@ -192,6 +192,10 @@ def test_dead_letters_are_chosen_by_reason_type_id_age_and_anything_else(
         ({"limit": 0}, "limit: expected an integer from 1, got 0"),
         ({"older_than": "1h"}, "older_than: expected a timedelta or a number of seconds"),
         ({"raison": "x"}, "no such choice: raison"),
+        ({"job_type": SendEmail}, "job_type: expected the name of a job, such as 'send_email', got <class"),
+        ({"reason": 3}, "reason: expected a part of the reason, got 3"),
+        ({"job_id": "1"}, "job_id: expected a uuid.UUID, got '1'"),
+        ({"where": "all"}, "where: expected a function, got 'all'"),
     ],
 )
 def test_a_choice_that_can_never_work_is_refused_before_anything_is_looked_at(

@@ -217,6 +217,28 @@ def test_an_error_that_cannot_be_written_as_text_is_settled_all_the_same(
     assert "UnspeakableError: (its text cannot be had: RuntimeError)" in reason
 
 
+class DeferredWithoutDelay(Deferred):
+    def __init__(self) -> None:  # as somebody writes who forgets super().__init__
+        pass
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("raised", [DeferredWithoutDelay(), Fatal(Unspeakable())])
+def test_an_error_that_does_not_say_what_it_should_is_dead_lettered_and_the_worker_lives(
+    producer: Producer[Mail], make_worker: MakeWorker, dead_letters: DeadLetters, raised: Exception
+) -> None:
+    producer.enqueue_many([SendOnce("ada"), SendOnce("grace")])
+    handler = Answers(raised)
+    make_worker(handler).run(burst=True)
+    assert len(handler.seen) == 2
+    [(_, reason)] = dead_letters(Mail.strict)
+    assert reason.startswith(f"what follows from {type(raised).__name__} cannot be decided: ")
+
+
 def test_a_deferral_that_no_hold_queue_can_wait_fails_the_attempt(
     producer: Producer[Mail], make_worker: MakeWorker, dead_letters: DeadLetters
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from datetime import timedelta
@@ -126,6 +127,22 @@ def test_a_choice_that_raises_fails_the_attempt_by_the_other_policies(
     assert called == []
 
 
+@pytest.mark.parametrize("choice", ["3", 3, RetryPolicy])
+def test_a_choice_that_is_no_policy_fails_the_attempt_and_the_worker_lives(
+    backend: RabbitMqBackend, dead_letters: Any, choice: Any
+) -> None:
+    worker = Worker(backend, Work, retry={ByJob: attempts(1)})
+    worker.register(ByJob, print, retry=lambda _: choice)
+    Producer(backend, Work).enqueue_many([ByJob(0), ByJob(1)])
+    worker.run(burst=True)
+    assert ["which is no RetryPolicy" in reason for _, reason in dead_letters(Work.five)] == [True, True]
+
+
+def test_a_policy_in_the_place_of_a_choice_is_refused(backend: RabbitMqBackend) -> None:
+    with pytest.raises(InvalidConfigError, match=r"handler of ByJob: retry: expected a function.* @job\(retry=...\)"):
+        Worker(backend, Work).register(ByJob, print, retry=attempts(1))  # type: ignore[arg-type] -- that is the test
+
+
 @pytest.mark.queuey_broker("fake")
 def test_jitter_comes_from_the_source_that_the_worker_was_given(
     backend: RabbitMqBackend, queuey_clock: QueueyClock
@@ -158,6 +175,10 @@ def test_jitter_comes_from_the_source_that_the_worker_was_given(
         ({"retry": {ForeignJob: attempts(1)}}, "ForeignJob: it is a job of Foreign, and this is for Work"),
         ({"retry": {Foreign.queue: attempts(1)}}, "is no queue of Work"),
         ({"retry": {ByJob: 3}}, "expected a RetryPolicy"),
+        ({"retry": attempts(1)}, "retry: expected policies by job type or queue"),
+        ({"only": Work.five}, "only: expected a list of queues"),
+        ({"hooks": [Hooks]}, "hooks: expected objects of classes that inherit from Hooks"),
+        ({"hooks": Hooks()}, "hooks: expected a list of Hooks"),
         ({"settle_backoff": 0}, "settle_backoff: must be longer than zero"),
         ({"grace": "soon"}, "grace: expected a timedelta or a number"),
     ],
@@ -258,6 +279,49 @@ def test_the_dead_letter_hook_comes_before_the_settle_and_again_when_that_failed
     told = [(what, *rest[:2]) for what, *rest in hooks.seen]
     no_handler = "no handler for job type 'by_job'"
     assert told == [("dead-lettered", 1, no_handler), ("settle failed", 1, "UnroutableError")] * 2
+
+
+@pytest.mark.parametrize("raised", [ValueError("hook"), SystemExit(1), asyncio.CancelledError(), GeneratorExit()])
+def test_whatever_every_hook_raises_changes_nothing(
+    backend: RabbitMqBackend, dead_letters: Any, queuey_clock: QueueyClock, raised: BaseException
+) -> None:
+    class Broken(Hooks):
+        def __getattribute__(self, name: str) -> Any:
+            raise raised
+
+    worker = Worker(backend, Work, hooks=[Broken()], retry={ByJob: attempts(2)})
+    answers = [Deferred(0.1), Retryable("503"), Fatal("never")]
+
+    @worker.handler(ByJob)
+    def do(_job: ByJob) -> None:
+        raise answers.pop(0)
+
+    producer = Producer(backend, Work, hooks=[Broken()])
+    producer.enqueue(ByJob(1))
+    for _ in range(3):
+        worker.run(burst=True)
+        queuey_clock.advance(0.15)
+    assert [reason for _, reason in dead_letters(Work.five)] == ["fatal: never"]
+    assert asyncio.run(producer.enqueue_async(ByJob(2)))
+
+
+@pytest.mark.parametrize("headers", [{"a": 1}, {"a" * 256: "b"}, {"a": "\ud800"}, {1: "b"}, "text"])
+def test_headers_that_cannot_be_sent_are_left_out_and_the_job_is_sent(
+    backend: RabbitMqBackend, caplog: pytest.LogCaptureFixture, door: BrokerDoor, headers: Any
+) -> None:
+    class Broken(Hooks):
+        def enqueuing(self, *_about: object) -> Any:
+            return headers
+
+    class Fine(Hooks):
+        def enqueuing(self, *_about: object) -> Any:
+            return {"tenant": "acme"}
+
+    Producer(backend, Work, hooks=[Broken(), Fine()]).enqueue(ByJob(1))
+    message = door.get(Work.five.name)
+    assert message is not None
+    assert message.headers == {"tenant": "acme", "x-attempt": 1, "x-deferrals": 0}
+    assert "Broken.enqueuing raised" in caplog.text
 
 
 def test_a_hook_that_raises_changes_nothing(

@@ -146,6 +146,16 @@ def test_what_is_no_job_of_the_set_is_refused_before_anything_is_sent(
             enqueue(refused)
 
 
+def test_a_delay_that_is_none_is_refused_and_not_taken_for_no_delay(backend: RabbitMqBackend, door: BrokerDoor) -> None:
+    producer = Producer(backend, Mail)
+    none: Any = None
+    with pytest.raises(InvalidConfigError, match="SendEmail: delay: expected a timedelta"):
+        producer.enqueue_after(SendEmail("ada"), none)
+    with pytest.raises(InvalidConfigError, match="SendEmail: delay: expected a timedelta"):
+        asyncio.run(producer.enqueue_after_async(SendEmail("ada"), none))
+    assert door.depth(Mail.outgoing.name) == 0
+
+
 @pytest.mark.parametrize("priority", [8, -1, 1.5])
 def test_a_priority_that_the_queue_does_not_have_is_refused(backend: RabbitMqBackend, priority: Any) -> None:
     with pytest.raises(InvalidConfigError, match=r"SendEmail: priority: expected an integer from 0 to 7"):
