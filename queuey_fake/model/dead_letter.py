@@ -100,19 +100,32 @@ def delivered_properties(message: Message, annotations: Table | None = None) -> 
         if annotations is None:
             return message.properties
         return message.properties.replace(headers={**(message.properties.headers or {}), **annotations})
-    last = history.deaths[0]
     headers = {
         **(message.properties.headers or {}),
         "x-death": array([table(_death_table(death)) for death in history.deaths]),
+        **_ends_of(history),
+        **(annotations or {}),
+    }
+    return message.properties.replace(headers=headers, expiration=None)
+
+
+def routing_headers(message: Message) -> Table | None:
+    """Return the headers that a headers exchange looks at: of the history, RabbitMQ 4 shows it the ends only."""
+    if message.deaths is None:
+        return message.properties.headers
+    return {**(message.properties.headers or {}), **_ends_of(message.deaths)}
+
+
+def _ends_of(history: DeathHistory) -> Table:
+    last = history.deaths[0]
+    return {
         "x-first-death-exchange": longstr(history.first.exchange),
         "x-first-death-queue": longstr(history.first.queue),
         "x-first-death-reason": longstr(history.first.reason),
         "x-last-death-exchange": longstr(history.last_exchange),
         "x-last-death-queue": longstr(last.queue),
         "x-last-death-reason": longstr(last.reason),
-        **(annotations or {}),
     }
-    return message.properties.replace(headers=headers, expiration=None)
 
 
 # RabbitMQ 4

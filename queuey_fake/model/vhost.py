@@ -113,7 +113,7 @@ class VHost:
         return found
 
     def _destinations(self, exchange: Exchange, message: Message) -> list[Destination]:
-        headers = message.properties.headers if exchange.type == "headers" else None
+        headers = dead_letter.routing_headers(message) if exchange.type == "headers" else None
         found = [destination for key in message.routing_keys for destination in exchange.matcher.match(key, headers)]
         if not found and exchange.alternate_exchange is not None:
             return [Destination("exchange", exchange.alternate_exchange)]

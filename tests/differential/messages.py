@@ -127,6 +127,7 @@ class Messages(RuleBasedStateMachine):
         self.unsettled: dict[str, list[int]] = {}
         self.consumers: dict[str, dict[str, bool]] = {}
         self.transactional: set[str] = set()
+        self.declared: dict[str, dict[str, Any]] = {}
 
     # playing a step, and knowing what is outstanding after it
 
@@ -195,7 +196,13 @@ class Messages(RuleBasedStateMachine):
         self.play("exchange_declare", exchange="@x", exchange_type="topic")
         for queue in QUEUES:
             arguments = data.draw(queue_arguments(self, queue))
-            self.play("queue_declare", queue=f"@{queue}", durable=True, arguments=arguments or None)
+            is_quorum = arguments.get("x-queue-type") == "quorum"
+            self.declared[queue] = {
+                "durable": True,
+                "auto_delete": None if is_quorum else data.draw(rarely) or None,
+                "arguments": arguments or None,
+            }
+            self.play("queue_declare", queue=f"@{queue}", **self.declared[queue])
             if kind == "fan" and data.draw(st.booleans()):
                 key = data.draw(st.sampled_from(["k", "#", "*", "zz"]))
                 self.play("queue_bind", queue=f"@{queue}", exchange="@x", routing_key=key)
@@ -336,6 +343,10 @@ class Messages(RuleBasedStateMachine):
     @rule(queue=st.sampled_from([*QUEUES, *LEAVES]), channel=channels)
     def count(self, queue: str, channel: str) -> None:
         self.play("queue_declare", ch=channel, queue=f"@{queue}", passive=True)
+
+    @rule(queue=queues, channel=channels)
+    def declare_again(self, queue: str, channel: str) -> None:
+        self.play("queue_declare", ch=channel, queue=f"@{queue}", **self.declared[queue])
 
     @rule(queue=queues, channel=channels, how=st.sampled_from([*["purge"] * 5, "delete"]))
     def empty(self, queue: str, channel: str, how: str) -> None:

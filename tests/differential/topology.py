@@ -16,7 +16,7 @@ from tests.differential.side_by_side import Comparison, SideBySide, UnequalError
 OWN = ("@x", "@y", "@z", "@topic", "@headers", "@fanout")
 EXCHANGES = (*OWN, "@none")
 QUEUES = ("@a", "@b", "@c")
-KEYS = ("", "a", "a.b", "a.*", "#", "*.b", "a.#", "b", "a.b.c", "*", ".", "a..b", "#.#", "@a")
+KEYS = ("", "a", "a.b", "a.*", "#", "*.b", "a.#", "b", "a.b.c", "*", ".", "a..b", "#.#", "@a", "#.a.#.#")
 ODD = (
     *(0, 1, 5, -1, 256, 70_000, 400_000_000_000, "x", "5", "", True, False, None, [1], {"a": 1}),
     *({"$bytes": "0102"}, {"$ts": 1}, {"$dec": "1.5"}, {"$long": 5}),
@@ -31,7 +31,7 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "x-dead-letter-exchange": ("", "@x"),
     "x-dead-letter-routing-key": ("k", "l"),
     "x-single-active-consumer": (True, False),
-    "x-queue-type": ("classic", "quorum"),
+    "x-queue-type": ("classic", "quorum", "bogus", "undefined"),
     "x-queue-mode": ("lazy", "default"),
     "x-queue-version": (1, 2),
     "x-delivery-limit": (3,),
@@ -40,6 +40,8 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "x-quorum-initial-group-size": (1,),
     "x-max-age": ("1h",),
     "x-queue-leader-locator": ("client-local", "balanced"),
+    "x-consumer-timeout": (60_000,),
+    "x-quorum-target-group-size": (1,),
     "x-unknown": (1, 2),
     "alternate-exchange": ("@fanout",),
 }
@@ -62,7 +64,7 @@ header_arguments = st.fixed_dictionaries(
     },
 )
 exchanges = st.sampled_from(EXCHANGES)
-queues = st.sampled_from((*QUEUES, "@none"))
+queues = st.sampled_from((*QUEUES, *QUEUES, "@none", "", "amq.rabbitmq.reply-to"))
 keys = st.sampled_from(KEYS)
 connections = st.sampled_from(["c", "c", "c", "d"])
 
@@ -83,7 +85,12 @@ class Topology(RuleBasedStateMachine):
     def play(self, op: str, connection: str = "c", **arguments: Any) -> Any:
         if self.is_over:
             return None
-        given = {key: value for key, value in arguments.items() if value is not None and value is not False}
+        has_to_be_said = op in ("flow", "basic_recover")
+        given = {
+            key: value
+            for key, value in arguments.items()
+            if has_to_be_said or (value is not None and value is not False)
+        }
         try:
             result = self.run.step(op=op, ch=self.channel_on(connection), **given)
         except UnequalError as unequal:
@@ -210,6 +217,29 @@ class Topology(RuleBasedStateMachine):
             arguments={} if priority is None else {"x-priority": priority},
         )
         self.channel.pop(connection, None)
+
+    @rule(
+        connection=connections,
+        change=st.sampled_from(
+            [
+                ("confirm_select", {}),
+                ("tx_select", {}),
+                ("tx_commit", {}),
+                ("tx_rollback", {}),
+                ("basic_qos", {"prefetch_count": 5}),
+                ("basic_qos", {"prefetch_size": 5}),
+                ("basic_recover", {"requeue": True}),
+                ("basic_recover", {"requeue": False}),
+                ("flow", {"active": True}),
+                ("flow", {"active": False}),
+                ("basic_ack", {"delivery_tag": 7}),
+                ("basic_cancel", {"consumer_tag": "unknown"}),
+            ]
+        ),
+    )
+    def change_channel(self, connection: str, change: tuple[str, dict[str, Any]]) -> None:
+        op, given = change
+        self.play(op, connection, **given)
 
     def teardown(self) -> None:
         try:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queuey_fake.model import dead_letter
+from queuey_fake.model.fields import table_from_python
 from queuey_fake.model.message import Message
 from queuey_fake.model.properties import Properties
 from queuey_fake.model.versions import VERSIONS
@@ -301,3 +302,18 @@ def test_3_10_leaves_a_void_count_in_a_published_history_as_it_is(connect: Calla
     client.publish("q", "m", headers={"x-death": [{"queue": "q", "reason": "rejected", "count": None}]})
     died(client, "q")
     assert client.headers(client.get("d"))["x-death"] == [{"queue": "q", "reason": "rejected", "count": None}]
+
+
+@pytest.mark.parametrize("version", ALL)
+def test_a_headers_exchange_sees_how_a_message_died_first_and_last(
+    connect: Callable[..., Client], version: str
+) -> None:
+    client = connect(version)
+    client.channel.exchange_declare("x", "headers")
+    client.declare("d")
+    arguments = {"x-match": "any-with-x", "x-first-death-queue": "q"}
+    client.channel.queue_bind("d", "x", arguments=table_from_python(arguments))
+    client.declare("q", arguments={"x-dead-letter-exchange": "x"})
+    client.publish("q", "m")
+    died(client, "q")
+    assert client.ready("d") == ["m"]
