@@ -1,6 +1,6 @@
 """A delivery that is held longer than the broker's consumer_timeout allows.
 
-For it RabbitMQ 3.10 and 4.0 close the channel; 4.3 cancels the consumer, and of quorum queues alone (seen on all three).
+For it RabbitMQ 3.10 and 4.0 close the channel; 4.3 cancels the consumer, and of quorum queues alone. Seen on all three.
 """
 
 from __future__ import annotations
