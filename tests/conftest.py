@@ -6,12 +6,19 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 from importlib import import_module
 
 import pytest
 from hypothesis import settings
 
 pytest_plugins = ["pytester"]
+
+LEFT_OUT = (
+    *("queuey_rabbitmq.cli", "queuey_rabbitmq.prometheus", "pytest_queuey.sources.container", "queuey_fake.__main__"),
+    "pytest_queuey.test_contract",
+)
+"""What loads other people's packages, or is a program or a test: no run inside a run takes a part of it."""
 
 # Each run tries the same few examples, so that a red test is about the change; HYPOTHESIS_PROFILE=deep looks further.
 settings.register_profile("fast", max_examples=30, deadline=None, derandomize=True)
@@ -32,14 +39,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(skip)
 
 
+@pytest.fixture(scope="session")
+def everything_is_loaded() -> None:
+    """Load our modules, as a run inside a run forgets those that it was the first to load.
+
+    Another run then loads them again, beside modules that still hold the first ones' classes: an event that no
+    `isinstance` knows is never answered.
+    """
+    for package in ("queuey_rabbitmq", "queuey_fake", "pytest_queuey"):
+        for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+            if not module.name.startswith(LEFT_OUT):
+                import_module(module.name)
+
+
 @pytest.fixture
-def run_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def run_pytest(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, everything_is_loaded: None
+) -> pytest.Pytester:
     """A pytest run of its own, with queuey's plugin alone and without what the surrounding run was told."""
     for name in ("QUEUEY_RABBITMQ_URL", "PYTEST_XDIST_WORKER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p pytest_queuey.plugin -p no:cacheprovider --strict-markers")
-    # A run inside a run forgets what it has imported; what stands here already is not loaded again for each.
-    for module in ("pytest_queuey.broker_under_test", "queuey_fake.fake_broker", "queuey_rabbitmq.pika_link"):
-        import_module(module)
     return pytester
