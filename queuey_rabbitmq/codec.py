@@ -77,7 +77,10 @@ def carried_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
 def base_headers(envelope: Envelope) -> dict[str, Any]:
     """Return the headers of a live message."""
     own = {topology.HEADER_ATTEMPT: envelope.attempt, topology.HEADER_DEFERRALS: envelope.deferrals}
-    return carried_headers(envelope.headers) | own if envelope.headers else own
+    try:
+        return carried_headers(envelope.headers) | own if envelope.headers else own
+    except Exception:  # noqa: BLE001 -- decoded only now, and not to be decoded: no reason not to settle the job
+        return own
 
 
 def dead_letter_headers(envelope: Envelope, reason: str) -> dict[str, Any]:

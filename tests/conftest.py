@@ -7,15 +7,27 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import uuid
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+if TYPE_CHECKING:
+    from pytest_queuey.broker_under_test import BrokerUnderTest
+    from pytest_queuey.contract.broker_door import BrokerDoor
+    from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend
+
 pytest_plugins = ["pytester"]
 
 LEFT_OUT = (
-    *("queuey_rabbitmq.cli", "queuey_rabbitmq.prometheus", "pytest_queuey.sources.container", "queuey_fake.__main__"),
+    "queuey_rabbitmq.cli",
+    "queuey_rabbitmq.opentelemetry",
+    "queuey_rabbitmq.prometheus",
+    "pytest_queuey.sources.container",
+    "queuey_fake.__main__",
     "pytest_queuey.test_contract",
 )
 """What loads other people's packages, or is a program or a test: no run inside a run takes a part of it."""
@@ -62,3 +74,41 @@ def run_pytest(
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p pytest_queuey.plugin -p no:cacheprovider --strict-markers")
     return pytester
+
+
+@pytest.fixture
+def door(queuey_broker: BrokerUnderTest) -> Iterator[BrokerDoor]:
+    """A way into the broker past the backend."""
+    from pytest_queuey.contract.broker_door import BrokerDoor
+
+    with BrokerDoor(queuey_broker.url) as door:
+        yield door
+
+
+@pytest.fixture
+def emails(queuey_broker: BrokerUnderTest, queuey_backend: RabbitMqBackend) -> QueueConfig:
+    """A work queue that is declared."""
+    from queuey_rabbitmq import QueueConfig
+
+    config = QueueConfig(queuey_broker.name("emails"))
+    queuey_backend.declare([config])
+    return config
+
+
+@pytest.fixture
+def bury(queuey_backend: RabbitMqBackend, emails: QueueConfig) -> Callable[..., Envelope]:
+    """Makes a dead letter, as a worker does: from a job with this payload, for a reason."""
+    from queuey_rabbitmq import Envelope
+
+    def bury(payload: Any, reason: str = "no use", **fields: Any) -> Envelope:
+        known: dict[str, Any] = {"job_id": uuid.uuid4(), "job_type": "send_email", "queue": emails.name}
+        known |= {"enqueued_at_ms": queuey_backend.now_ms(), "payload": payload}
+        job = Envelope(**(known | fields))
+        queuey_backend.publish(job)
+        with queuey_backend.consume(emails) as deliveries:
+            delivery = deliveries.get(timeout=5)
+            assert delivery is not None
+            delivery.dead_letter(reason)
+        return job
+
+    return bury

@@ -6,6 +6,7 @@ Bodies, headers and reasons are somebody else's text: control characters are sho
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -143,7 +144,7 @@ def _cut(body: bytes) -> str:
 
 def _writable(value: Any) -> Any:
     """Return a header's value with what JSON has no words for written as text."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(name): _writable(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_writable(item) for item in value]

@@ -167,7 +167,7 @@ class Envelope:
             )
         if wire.correlation_id is None:
             wire.correlation_id = UNSET
-        return cls._of(wire, headers or _NO_HEADERS)
+        return cls._of(wire, _NO_HEADERS if headers is None else headers)  # not looked at: they may be decoded late
 
     @classmethod
     def _of(cls, wire: _Wire, headers: Mapping[str, Any]) -> Self:

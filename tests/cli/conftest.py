@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pytest_queuey.broker_under_test import BrokerUnderTest
-from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend
 from queuey_rabbitmq.cli.program import program
 
 Run = Callable[..., Result]
@@ -27,32 +25,6 @@ def run(queuey_broker: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch) -> Run:
         return CliRunner().invoke(program, arguments, catch_exceptions=False, **how)
 
     return run
-
-
-@pytest.fixture
-def emails(queuey_broker: BrokerUnderTest, queuey_backend: RabbitMqBackend) -> QueueConfig:
-    """A work queue that is declared."""
-    config = QueueConfig(queuey_broker.name("emails"))
-    queuey_backend.declare([config])
-    return config
-
-
-@pytest.fixture
-def bury(queuey_backend: RabbitMqBackend, emails: QueueConfig) -> Callable[..., Envelope]:
-    """Makes a dead letter, as a worker does: from a job with this payload, for a reason."""
-
-    def bury(payload: Any, reason: str = "no use", **fields: Any) -> Envelope:
-        known: dict[str, Any] = {"job_id": uuid.uuid4(), "job_type": "send_email", "queue": emails.name}
-        known |= {"enqueued_at_ms": queuey_backend.now_ms(), "payload": payload}
-        job = Envelope(**(known | fields))
-        queuey_backend.publish(job)
-        with queuey_backend.consume(emails) as deliveries:
-            delivery = deliveries.get(timeout=5)
-            assert delivery is not None
-            delivery.dead_letter(reason)
-        return job
-
-    return bury
 
 
 @pytest.fixture

@@ -23,14 +23,6 @@ def backend(queuey_broker: BrokerUnderTest) -> RabbitMqBackend:
 
 
 @pytest.fixture
-def door(queuey_broker: BrokerUnderTest) -> Iterator[BrokerDoor]:
-    """A way into the broker past the backend."""
-    door = BrokerDoor(queuey_broker.url)
-    yield door
-    door.close()
-
-
-@pytest.fixture
 def dead_letters(door: BrokerDoor) -> Callable[[Any], list[tuple[Envelope, str]]]:
     """Takes the dead letters of a queue of a set, with their reasons, oldest first."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -122,6 +122,17 @@ def test_headers_that_fill_a_frame_do_not_keep_a_job_from_its_dead_queue(
     message = door.get(f"{Work.some.name}.dead")
     assert message is not None
     assert message.headers.keys() & headers.keys() == {"first", "last"}
+
+
+def test_headers_that_cannot_be_decoded_do_not_keep_a_job_from_being_settled() -> None:
+    class NotANumber(Mapping[str, Any]):  # as pika finds it in a header that is a double
+        def __len__(self) -> int:
+            raise ValueError("cannot convert float NaN to integer")
+
+        __iter__ = __getitem__ = __len__  # type: ignore[assignment] -- none of them says anything
+
+    job = Envelope.from_bytes(envelope().to_bytes(), NotANumber())
+    assert codec.message_properties(job.next_attempt()).headers == {"x-attempt": 2, "x-deferrals": 0}
 
 
 def test_an_envelope_keeps_its_headers_and_is_equal_without_them() -> None:
