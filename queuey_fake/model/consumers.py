@@ -177,11 +177,12 @@ class Consumers:
         """Return whether the consumer's prefetch leaves room."""
         return self.records[consumer.mailbox].credits.get(consumer.tag, 1) > 0
 
-    def give_credit(self, consumer: Consumer) -> None:
-        """Give a consumer the room of one delivery back that it did not have to settle."""
-        record = self.records[consumer.mailbox]
-        record.credits[consumer.tag] += 1
-        self._unblock(record)
+    def give_credit(self, mailbox: Mailbox, consumer_tag: str | None) -> None:
+        """Give a consumer that has a prefetch room for one delivery more."""
+        record = self.records.get(mailbox)
+        if record is not None and consumer_tag in record.credits:
+            record.credits[consumer_tag] += 1
+            self._unblock(record)
 
     def block(self, consumer: Consumer) -> None:
         """Put a consumer aside until there is room for it."""

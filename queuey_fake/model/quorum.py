@@ -87,7 +87,7 @@ class QuorumQueue(Queue):
                 settling_at_once.append(consumer)
             self._drop_over_age(self._timers.now_ms - 1)
         for consumer in settling_at_once:
-            self.consumers.give_credit(consumer)
+            self.consumers.give_credit(consumer.mailbox, consumer.tag)
         return bool(settling_at_once)
 
     def drop_expired(self) -> None:
@@ -207,11 +207,16 @@ class QuorumQueue(Queue):
         """Take the messages back, or dead-letter those that came back too often (return_one)."""
         self.consumers.settle(mailbox, pending)
         # Without a delivery limit each is written to the log again (#requeue), and so comes behind all others.
-        self._take_back(pending, counts=counts, to_the_back=self.settings.delivery_limit is None)
+        exceeding = self._take_back(pending, counts=counts, to_the_back=self.settings.delivery_limit is None)
+        if self._host.version.quorum_exceeding_return_is_credited_twice:
+            for one in exceeding:
+                self.consumers.give_credit(mailbox, one.consumer_tag)
         self._activate_next()
         self.run()
 
-    def _take_back(self, pending: list[PendingAck], *, counts: bool, to_the_back: bool) -> None:
+    def _take_back(self, pending: list[PendingAck], *, counts: bool, to_the_back: bool) -> list[PendingAck]:
+        """Make the messages ready again; return those that exceeded the delivery limit and died of it."""
+        exceeding = []
         version = self._host.version
         limit = self.settings.delivery_limit
         for one in pending:
@@ -221,6 +226,7 @@ class QuorumQueue(Queue):
             returns = queued.delivery_count if version.quorum_nack_counts_as_acquired else queued.acquired_count
             if limit is not None and returns > limit:
                 self._dead_letter(queued.message, dead_letter.DELIVERY_LIMIT, queued.delivery_count)
+                exceeding.append(one)
                 continue
             if self._host.observer is not None:
                 self._report("requeued", queued.message)
@@ -231,6 +237,7 @@ class QuorumQueue(Queue):
                 self.ready.append(queued)
             else:
                 self.ready.give_back(queued)
+        return exceeding
 
     def discard(self, mailbox: Mailbox, pending: list[PendingAck], *, counts: bool) -> None:
         """Dead-letter rejected messages, or drop them without a dead-letter exchange."""

@@ -46,6 +46,7 @@ class Version:
     quorum_requeues_to_back: bool
     quorum_nack_counts_as_acquired: bool  # nack raises x-acquired-count only
     quorum_default_delivery_limit: int | None
+    quorum_exceeding_return_is_credited_twice: bool  # to the consumer's prefetch (rabbit_fifo:return and complete)
     quorum_priorities: str  # "none", "two classes", "strict"
     quorum_sac_priority_takes_over: bool
     quorum_bytes_count_properties: bool  # x-max-length-bytes limits properties and bodies (rabbit_fifo:maybe_enqueue)
@@ -108,6 +109,7 @@ _V3_10 = Version(
     quorum_requeues_to_back=True,
     quorum_nack_counts_as_acquired=False,
     quorum_default_delivery_limit=None,
+    quorum_exceeding_return_is_credited_twice=True,
     quorum_priorities="none",
     quorum_sac_priority_takes_over=False,
     quorum_bytes_count_properties=False,
@@ -153,6 +155,7 @@ _V4_0 = replace(
     quorum_counts_first_delivery=False,
     quorum_requeues_to_back=False,
     quorum_default_delivery_limit=20,
+    quorum_exceeding_return_is_credited_twice=False,
     dead_letters_are_replies=False,
     negative_delivery_limit_is_none=True,
     queue_type_undefined_is_default=True,

@@ -231,3 +231,17 @@ def test_a_negative_delivery_limit_is_exceeded_by_the_first_return_in_3_10_and_n
     client.get("q", ack=False)
     client.channel.basic_nack(1)
     assert client.ready("q") == left
+
+
+@pytest.mark.parametrize(("version", "bodies"), [("3.10", ["b", "c"]), ("4.0", ["b"]), ("4.3", ["b"])])
+def test_a_return_beyond_the_delivery_limit_makes_room_for_two_in_3_10(
+    connect: Callable[..., Client], version: str, bodies: list[str]
+) -> None:
+    client = connect(version)
+    client.declare("q", arguments={**QUORUM, "x-delivery-limit": 0})
+    client.consume("q", "t", prefetch=1)
+    client.publish("q", "a")
+    client.heard()
+    client.channel.basic_reject(1)
+    client.publish("q", "b", "c", "d")
+    assert [body for _, body in client.delivered()] == bodies
