@@ -19,7 +19,7 @@ from pytest_queuey.node_control import ControlError
 from pytest_queuey.sources.local import LocalProgress, LocalServer
 from pytest_queuey.sources.server import RealServer, wait_until_ready
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -265,6 +265,56 @@ def test_xdist_workers_share_one_server_that_is_gone_at_the_end(run_pytest: pyte
     assert len(list(run_pytest.path.glob("seen-*"))) == 2
     assert len(folders) == 1
     folder = folders.pop()
+    assert processes_of(folder) == []
+    assert not Path(folder).exists()
+
+
+def test_a_mark_for_another_version_skips_once_the_version_is_known(
+    run_pytest: pytest.Pytester, server: RealServer
+) -> None:
+    run_pytest.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.queuey_broker("rabbitmq-1.0")
+        def test_other(queuey_broker): pass
+
+        @pytest.mark.queuey_broker("rabbitmq-1.0", "rabbitmq-3", "rabbitmq-4")
+        def test_any(queuey_broker): pass
+        """
+    )
+    result = run_pytest.runpytest_inprocess("-rs", "--queuey-broker=rabbitmq", f"--queuey-rabbitmq-url={server.url}")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*only for queuey_broker('rabbitmq-1.0'), and this is RabbitMQ *"])
+
+
+def test_a_version_that_the_broker_is_not_of_is_an_error(run_pytest: pytest.Pytester, server: RealServer) -> None:
+    run_pytest.makepyfile("def test_it(queuey_broker): pass")
+    result = run_pytest.runpytest_inprocess("--queuey-broker=rabbitmq-1.0", f"--queuey-rabbitmq-url={server.url}")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["rabbitmq-1.0 was asked for (--queuey-broker), and amqp://* is RabbitMQ *"])
+
+
+def test_a_killed_worker_takes_nothing_with_it_that_others_use(run_pytest: pytest.Pytester, executable: str) -> None:
+    run_pytest.makepyfile(
+        """
+        import os, pathlib, signal
+        import pytest
+
+        @pytest.mark.parametrize("n", range(8))
+        def test_it(queuey_broker, queuey_rabbitmq_server, n):
+            assert queuey_broker.queues() == []
+            pathlib.Path("folder").write_text(queuey_rabbitmq_server.server.folder)
+            if n == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    result = run_pytest.runpytest_subprocess(
+        *("-p", "xdist", "-n", "2", "--queuey-broker=rabbitmq"),
+        *("--queuey-rabbitmq-source=local", f"--queuey-rabbitmq-server={executable}"),
+    )
+    result.assert_outcomes(passed=7, failed=1)
+    folder = (run_pytest.path / "folder").read_text()
     assert processes_of(folder) == []
     assert not Path(folder).exists()
 
