@@ -21,7 +21,19 @@ Look = fun(Queue) ->
         [{name, {resource, _, queue, Name}}, {messages_ready, Ready}, {messages_unacknowledged, Unacked},
          {consumers, Consumers}, {arguments, Arguments}] =
             rabbit_amqqueue:info(Queue, [name, messages_ready, messages_unacknowledged, consumers, arguments]),
-        [#{name => Name, ready => Ready, unacked => Unacked, consumers => Consumers,
+        Count = fun(Metric, Query) ->  % a quorum queue's metrics are seconds old
+            case amqqueue:get_type(Queue) of
+                rabbit_quorum_queue ->
+                    Leader = amqqueue:get_pid(Queue),
+                    {ok, {_, Number}, _} =
+                        try ra:leader_query(Leader, fun(State) -> rabbit_fifo:Query(State) end)
+                        catch error:function_clause -> ra:leader_query(Leader, {rabbit_fifo, Query, []}) end,  % 4.3
+                    Number;
+                _ -> Metric
+            end
+        end,
+        [#{name => Name, ready => Count(Ready, query_messages_ready),
+           unacked => Count(Unacked, query_messages_checked_out), consumers => Consumers,
            arguments => rabbit_misc:amqp_table(Arguments)}]
     catch exit:_ -> []  % its process ended between the look-up and the question: it is gone
     end

@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from time import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from queuey_rabbitmq.core.errors import BackendError, ConnectionLostError, QueueyError
-from queuey_rabbitmq.session.consuming import ConsumerChannel, Ended
+from queuey_rabbitmq.session.consuming import CHECK_PAUSES_S, ConsumerChannel, Ended
 
 if TYPE_CHECKING:
     from queuey_rabbitmq.amqp import ReadableProperties
@@ -31,9 +32,6 @@ WINDOW = 500
 
 MAX_WINDOWS = 2000
 """A connection has 2047 channels, RabbitMQ's default channel_max; so a million messages can be held at a time."""
-
-CHECKS = 20
-"""How often the broker is asked for what it says is coming, before it is believed to go elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +151,12 @@ class _Window:
         more = self._session.check(self.consumer)
         self.depth = self.consumer.depth
         self._take()
-        checks = 0
-        while more and not self.was_full and checks < CHECKS:
+        pauses = iter(CHECK_PAUSES_S)
+        while more and not self.was_full and (pause_s := next(pauses, None)) is not None:
+            sleep(pause_s)
             more = self._session.check(self.consumer)
-            checks = 0 if self._take() else checks + 1
+            if self._take():
+                pauses = iter(CHECK_PAUSES_S)
         self.check_current()
         self._session.drain(self.consumer)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from threading import Lock
+from time import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -16,7 +17,7 @@ from queuey_rabbitmq import codec
 from queuey_rabbitmq.core.durations import whole_ms
 from queuey_rabbitmq.core.envelope import Envelope
 from queuey_rabbitmq.core.errors import AlreadySettledError, SerializationError, ShutDownError
-from queuey_rabbitmq.session.consuming import ConsumerChannel, Ended, Settlement, lost_delivery
+from queuey_rabbitmq.session.consuming import CHECK_PAUSES_S, ConsumerChannel, Ended, Settlement, lost_delivery
 
 if TYPE_CHECKING:
     from queuey_rabbitmq.amqp import Delivered, ReadableProperties
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from queuey_rabbitmq.session.session import Session
 
 log = logging.getLogger("queuey_rabbitmq")
-
-READY_CHECKS = 20
-"""How often the broker is asked for what it says is coming, before it is believed to go elsewhere."""
 
 SET_ASIDE_AGAIN_MS = 5_000
 """How long a malformed message that could not be moved stays out before it goes back to its queue."""
@@ -125,13 +123,14 @@ class RabbitMqDeliveries:
 
         For one thread at a time. Raises as `get` does.
         """
-        for _ in range(READY_CHECKS):
+        for pause_s in CHECK_PAUSES_S:
             delivery = self.get(timeout=0)
             if delivery is not None:
                 return delivery
             more = [self._session.check(consumer) for consumer in self._sources]
             if not any(more):
                 break
+            sleep(pause_s)
         return self.get(timeout=0)
 
     def stop(self) -> None:

@@ -27,6 +27,14 @@ from queuey_rabbitmq.session.operations import Step
 Settlement = Literal["ack", "requeue", "reject"]
 
 
+CHECK_PAUSES_S = (*[0.0] * 12, 0.002, 0.004, 0.008, 0.016, 0.03, 0.06, 0.1, 0.1)
+"""Seconds to wait after each check that brought nothing though the broker says that more is coming.
+
+After the last one it is believed to go elsewhere. A quorum queue answers a check before it has written down the acks
+that came first, and gives the consumer room only then (rabbit_quorum_queue:stat, 4.3).
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """The last thing that a consumer puts into its mailbox: why nothing follows."""
