@@ -38,7 +38,7 @@ class TorturedBroker:
         self.faults = RealFaults(self._server.server.url, self.node.restart)
         self.url = self.faults.url
         self.killed_at: list[float] = []
-        """Instants of the wall clock at which it was killed."""
+        """Instants of the wall clock right after it was killed."""
 
     def __enter__(self) -> Self:
         return self
@@ -104,8 +104,8 @@ class TorturedBroker:
         self._server.send_signal(signal.SIGCONT)
 
     def _kill(self) -> None:
-        self.killed_at.append(time.time())
         self._server.kill()
+        self.killed_at.append(time.time())
         self._server.start_again()
         self._ready()
 
