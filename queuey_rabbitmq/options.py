@@ -55,7 +55,8 @@ class RabbitMqOptions:
     connection_name: str | None = None
     """What the operator sees the connection called."""
     heartbeat: int = 10
-    """Seconds, 0 to 65535; 0 asks the broker for none."""
+    """Seconds, 0 to 65535; 0 asks the broker for none. A peer that is gone without a word is noticed within twice
+    (heartbeat + 5) seconds, without heartbeats perhaps never."""
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
     """Everything about TLS for amqps URLs, where their own parameters do not say enough: certificates to trust and to
     show, versions, ciphers. Without it, the broker's certificate and the name in it are checked."""
