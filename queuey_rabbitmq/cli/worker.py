@@ -161,7 +161,7 @@ def _find(target: str, modules: tuple[str, ...]) -> Any:
     found: Any = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
-    if not callable(found):
+    if not callable(found) or (isinstance(found, type) and not issubclass(found, QueueSet)):
         sets = [name for name, value in vars(module).items() if _is_queue_set(value)]
         raise click.ClickException(
             f"{target}: module '{module_name}' has no queue set, and no function that makes a worker, of that name."

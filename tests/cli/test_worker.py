@@ -124,6 +124,7 @@ def test_a_function_that_makes_a_worker_is_run_as_it_is(run: Run, enqueue: Calla
         (["nowhere.jobs:Emails"], 1, "importing 'nowhere.jobs': there is no module 'nowhere'"),
         (["application_broken:Emails"], 1, "importing 'application_broken': JSONDecodeError: Expecting property name"),
         (["application_jobs:Emial"], 1, "has no queue set, and no function that makes a worker, of that name. Its "),
+        (["application_jobs:SendEmail"], 1, "has no queue set, and no function that makes a worker, of that name"),
         (["application_jobs:Emails"], 1, "no handler is registered, so every job would be dead-lettered"),
         (
             ["application_handlers:Emails", "--queue", "inbox"],
