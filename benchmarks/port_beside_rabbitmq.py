@@ -3,7 +3,7 @@
     python benchmarks/port_beside_rabbitmq.py amqp://guest:guest@127.0.0.1:5672/%2f [repetitions]
 
 Prints medians as rates and as ratios to the real broker; only the ratios mean anything on a shared machine. The fake
-is a process of its own, as the real broker is, but for its start, which is timed in this one.
+runs twice: as a process of its own, as the real broker does, and on a thread of the client's process, as in a test.
 """
 
 import itertools
@@ -13,6 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 import pika
 from bare_socket import BareSocket
@@ -83,20 +84,24 @@ def start_ms() -> float:
 def main() -> None:
     url, repetitions = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 7
     command = [sys.executable, "-m", "queuey_fake", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 -- ours
+    with FakeBroker() as near, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 -- ours
         try:
             assert process.stdout is not None
-            fake, real = Contestant(process.stdout.readline().split()[-1]), Contestant(url)
+            contestants = {
+                "RabbitMQ": Contestant(url),
+                "the fake's process": Contestant(process.stdout.readline().split()[-1]),
+                "the fake in this process": Contestant(near.url),
+            }
             measured: dict[str, Callable[[Contestant], float]] = {
                 "confirmed persistent publish, one outstanding, pika": Contestant.publish_one_by_one,
                 "confirmed persistent publish, pipelined, bare socket": Contestant.publish_pipelined,
                 "declaration of a new durable queue, pika": Contestant.declare,
             }
             for title, measure in measured.items():
-                turns = {"RabbitMQ": lambda m=measure: m(real), "the fake's port": lambda m=measure: m(fake)}
+                turns = {name: partial(measure, contestant) for name, contestant in contestants.items()}
                 report(title, interleaved(turns, repetitions=repetitions), against="RabbitMQ")
             print(f"\nstart of a FakeBroker with its port: {start_ms():.1f} ms")
-            for contestant in (fake, real):
+            for contestant in contestants.values():
                 contestant.close()
         finally:
             process.terminate()
