@@ -73,8 +73,14 @@ class Hooks:
         """See a job whose handler was ended because its worker ends; it will be delivered again."""
 
 
+_TOLD = frozenset(name for name in vars(Hooks) if not name.startswith("_"))
+
+
 class HookChain(tuple[Hooks, ...]):
-    """Everyone who wants to see; false where nobody does. Raises InvalidConfigError for what is no Hooks."""
+    """Everyone who wants to see; false where nobody does.
+
+    An object of another class is told what it has methods for. Raises InvalidConfigError for what has none.
+    """
 
     __slots__ = ()
 
@@ -85,15 +91,17 @@ class HookChain(tuple[Hooks, ...]):
         except TypeError:
             raise InvalidConfigError(f"hooks: expected a list of Hooks, got {hooks!r}") from None
         for one in chain:
-            if not isinstance(one, Hooks):
-                raise InvalidConfigError(f"hooks: expected objects of classes that inherit from Hooks, got {one!r}")
+            if not isinstance(one, Hooks) and (isinstance(one, type) or not any(hasattr(one, name) for name in _TOLD)):
+                raise InvalidConfigError(f"hooks: expected objects that are Hooks or like it, got {one!r}")
         return chain
 
     def tell(self, what: str, *about: Any) -> None:
         """Call the method `what` of each."""
         for hooks in self:
             try:
-                getattr(hooks, what)(*about)
+                see = getattr(hooks, what, None)
+                if see is not None:
+                    see(*about)
             except BaseException as error:  # noqa: BLE001 -- SystemExit too would end a thread of the worker
                 _raised(hooks, what, error)
 
@@ -101,7 +109,8 @@ class HookChain(tuple[Hooks, ...]):
         """Tell each that a job is about to be sent; return it with the headers that they give it."""
         for hooks in self:
             try:
-                if headers := hooks.enqueuing(envelope, delay):
+                see = getattr(hooks, "enqueuing", None)
+                if see is not None and (headers := see(envelope, delay)):
                     envelope = envelope.with_headers(_checked(headers))
             except BaseException as error:  # noqa: BLE001 -- as above
                 _raised(hooks, "enqueuing", error)

@@ -2,11 +2,14 @@
 
 import uuid
 from dataclasses import dataclass
+from datetime import timedelta
 
 import msgspec
 
 from queuey_rabbitmq import (
+    DeadLetters,
     Deferred,
+    Envelope,
     Fatal,
     Hooks,
     Job,
@@ -22,6 +25,7 @@ from queuey_rabbitmq import (
     handles,
     job,
 )
+from queuey_rabbitmq.opentelemetry import OpenTelemetryHooks
 
 
 class Emails(QueueSet, prefix="myapp"):
@@ -104,6 +108,19 @@ async def in_an_async_test() -> int:
     ids: list[uuid.UUID] = await producer.enqueue_many_async([SendEmail("ada")])
     return await send_letter(SendLetter("ada")) + len(ids)
 
+
+class Watching(Hooks):
+    def enqueuing(self, envelope: Envelope, delay: timedelta | None) -> dict[str, str]:
+        return {"tenant": str(envelope.headers.get("tenant")), "held": str(delay)}
+
+    def handler_ended(self, context: JobContext) -> None:
+        assert context.headers["tenant"]
+
+
+Producer(backend, Emails, hooks=[Watching(), OpenTelemetryHooks()])
+letters = DeadLetters(backend, Emails.outgoing)
+reasons: list[str | None] = [letter.reason for letter in letters if letter.job_type == "send_email"]
+gone: int = letters.requeue(reason="timeout", attempt="first", older_than=timedelta(hours=2), limit=10).done
 
 worker.run(burst=True)
 worker.run(signals=False, close_backend=True)

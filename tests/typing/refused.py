@@ -1,8 +1,13 @@
 """What mypy --strict finds: an error on each line that ends in `# refused`, and on no other."""
 
+from datetime import timedelta
+
 import msgspec
 
 from queuey_rabbitmq import (
+    DeadLetters,
+    Envelope,
+    Hooks,
     Job,
     JobContext,
     Producer,
@@ -74,8 +79,29 @@ producer.enqueue_after(SendEmail("ada"), "3 s")  # refused
 producer.defer(MakeReport(1), 3)  # refused
 SendEmail("ada").to = "grace"  # refused
 
+
+async def in_a_route() -> None:
+    await producer.enqueue_async(MakeReport(1))  # refused
+    await producer.enqueue_many_async([SendEmail("ada"), MakeReport(1)])  # refused
+    await producer.enqueue_after_async(SendEmail("ada"), None)  # refused
+    await producer.defer_async(MakeReport(1), 3)  # refused
+
+
+class Watching(Hooks):
+    def started(self, context: int) -> None: ...  # refused
+
+    def enqueuing(self, envelope: Envelope, delay: timedelta | None) -> int: ...  # refused
+
+
+letters = DeadLetters(RabbitMqBackend.connect("amqp://localhost"), Emails.outgoing)
+letters.requeue(job_type=SendEmail)  # refused
+letters.requeue(attempt="second")  # refused
+letters.purge(raison="timeout")  # refused
+
 worker = Worker(backend, Emails)
 Worker(backend, Emails, only=[Reports.weekly])  # refused
+Worker(backend, Emails, only=Emails.outgoing)  # refused
+Worker(backend, Emails, hooks=[Hooks])  # refused
 Worker(backend, Emails, retry={SendEmail: 3})  # refused
 Worker(backend, Emails, retry={MakeReport: RetryPolicy.none()})  # refused
 
@@ -102,6 +128,10 @@ def takes_text(email: str) -> None: ...
 
 @worker.handler(SendEmail, retry=lambda email: email.subject)  # refused
 def chooses_by_what_is_not_there(email: SendEmail) -> None: ...
+
+
+@worker.handler(SendEmail, retry=RetryPolicy.none())  # refused
+def has_a_policy_for_a_choice(email: SendEmail) -> None: ...
 
 
 @worker.handler(SendEmail)

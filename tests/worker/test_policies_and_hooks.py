@@ -177,7 +177,8 @@ def test_jitter_comes_from_the_source_that_the_worker_was_given(
         ({"retry": {ByJob: 3}}, "expected a RetryPolicy"),
         ({"retry": attempts(1)}, "retry: expected policies by job type or queue"),
         ({"only": Work.five}, "only: expected a list of queues"),
-        ({"hooks": [Hooks]}, "hooks: expected objects of classes that inherit from Hooks"),
+        ({"hooks": [Hooks]}, "hooks: expected objects that are Hooks or like it, got <class"),
+        ({"hooks": ["text"]}, "hooks: expected objects that are Hooks or like it, got 'text'"),
         ({"hooks": Hooks()}, "hooks: expected a list of Hooks"),
         ({"settle_backoff": 0}, "settle_backoff: must be longer than zero"),
         ({"grace": "soon"}, "grace: expected a timedelta or a number"),
@@ -279,6 +280,24 @@ def test_the_dead_letter_hook_comes_before_the_settle_and_again_when_that_failed
     told = [(what, *rest[:2]) for what, *rest in hooks.seen]
     no_handler = "no handler for job type 'by_job'"
     assert told == [("dead-lettered", 1, no_handler), ("settle failed", 1, "UnroutableError")] * 2
+
+
+def test_an_object_of_another_class_is_told_what_it_has_methods_for(
+    backend: RabbitMqBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[JobContext] = []
+
+    class Started:
+        def started(self, context: JobContext) -> None:
+            seen.append(context)
+
+    hooks: Any = [Started()]
+    worker = Worker(backend, Work, hooks=hooks)
+    worker.register(ByJob, print)
+    job_id = Producer(backend, Work, hooks=hooks).enqueue(ByJob(1))
+    worker.run(burst=True)
+    assert [context.job_id for context in seen] == [job_id]
+    assert "raised" not in caplog.text
 
 
 @pytest.mark.parametrize("raised", [ValueError("hook"), SystemExit(1), asyncio.CancelledError(), GeneratorExit()])
