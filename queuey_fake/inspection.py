@@ -91,7 +91,7 @@ def queue_view(snapshot: snapshots.QueueSnapshot) -> QueueView:
 def _message_view(snapshot: snapshots.MessageSnapshot) -> MessageView:
     return MessageView(
         body=snapshot.body,
-        properties=to_python(snapshot.properties),
+        properties=Properties(**to_python(snapshot.properties)),
         exchange=snapshot.exchange,
         routing_key=snapshot.routing_key,
         redelivered=snapshot.redelivered,

@@ -563,9 +563,10 @@ def blocking_in_callback() -> BackendError:
 
 def to_model(properties: amqp.Properties) -> Properties:
     """Return properties as the model keeps them, header values typed as pika would send them."""
-    values = dict(zip(properties.__struct_fields__, astuple(properties), strict=True))
-    if properties.headers is not None:
-        values["headers"] = table_from_python(properties.headers)
+    named = zip(properties.__struct_fields__, astuple(properties), strict=True)
+    values = {name: value for name, value in named if value is not None}
+    if "headers" in values:
+        values["headers"] = table_from_python(values["headers"])
     return Properties(**values)
 
 

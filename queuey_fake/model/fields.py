@@ -82,11 +82,13 @@ def in_key_order(values: Table) -> Table:
     return dict(sorted(values.items(), key=lambda item: octets_of(item[0])))
 
 
-def field_from_python(value: Any) -> Field:  # noqa: PLR0911  one return for each type
+def field_from_python(value: Any) -> Field:  # noqa: C901, PLR0911  one return for each type
     """Return the value with the type that pika gives it on the wire (pika.data.encode_value).
 
     Raises TypeError for what has no type there, ValueError for an integer beyond 64 bits.
     """
+    if type(value) is int:  # most are
+        return _integer_from_python(value)
     match value:
         case str():
             return Field("longstr", value)
@@ -112,7 +114,7 @@ def field_from_python(value: Any) -> Field:  # noqa: PLR0911  one return for eac
 
 def _integer_from_python(value: int) -> Field:
     # pika.compat.long is an int that asks to be sent with 64 bits; told by its name, for pika is not imported here.
-    if -(2**31) <= value < 2**31 and type(value).__name__ != "long":
+    if -(2**31) <= value < 2**31 and (type(value) is int or type(value).__name__ != "long"):
         return Field("signedint", int(value))
     if -(2**63) <= value < 2**63:
         return Field("long", int(value))

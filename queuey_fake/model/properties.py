@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, Generic, TypeVar, overload
 
 from queuey_fake.model import table_codec
-from queuey_fake.model.fields import Table, in_key_order
+from queuey_fake.model.fields import Table, in_key_order, octets_of
 
 _T = TypeVar("_T")
 
@@ -63,12 +63,15 @@ class Properties:
     def __init__(self, **values: Any) -> None:
         """Take the values by name; None is absent. Raises TypeError for a name that is no property."""
         present = {name: value for name, value in values.items() if value is not None}
-        if unknown := present.keys() - table_codec.PROPERTY_FLAGS.keys():
-            raise TypeError(f"no such properties of a message: {', '.join(sorted(unknown))}")
+        try:
+            flags = table_codec.flags_of(present)
+        except KeyError:
+            unknown = ", ".join(sorted(present.keys() - table_codec.PROPERTY_FLAGS.keys()))
+            raise TypeError(f"no such properties of a message: {unknown}") from None
         self._values: dict[str, Any] | None = present
         self._payload: bytes | None = None
         self._canonical_payload: bytes | None = None
-        self.flags: Final = table_codec.flags_of(present)
+        self.flags: Final = flags
 
     @classmethod
     def from_payload(cls, payload: bytes) -> Properties:
@@ -109,10 +112,12 @@ class Properties:
         return self._canonical_payload
 
     def may_have_header(self, name: bytes) -> bool:
-        """Return whether `headers` could have a key that holds these octets, without decoding where that can tell."""
+        """Return whether `headers` could have a key that holds these octets; decodes nothing for that."""
         if not self.flags & table_codec.HEADERS:
             return False
-        return self._payload is None or name in self._payload
+        if self._payload is None:
+            return any(name in octets_of(key) for key in self.headers or ())
+        return name in self._payload
 
     def replace(self, **changes: Any) -> Properties:
         """Return the properties with some of them changed; None takes one away."""
