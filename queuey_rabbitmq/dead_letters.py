@@ -77,7 +77,8 @@ class DeadLetters:
 
     Takes the queue's name, configuration or declaration; the backend need not have declared it. What comes in while
     it looks is left for the next time, so requeueing ends even where every job dies again at once. A dead queue that
-    somebody made a quorum queue counts each look as a delivery, and drops a message at its delivery limit.
+    somebody else made a quorum queue counts each look as a delivery, and drops a message at its delivery limit; those
+    of queuey have none.
     """
 
     def __init__(self, backend: RabbitMqBackend, queue: str | QueueConfig | WorkQueue[Any]) -> None:
