@@ -136,6 +136,20 @@ class QuorumQueue(Queue):
         elif self._is_below_low_limit():
             self._is_refusing = False
 
+    def _drop_overflow(self) -> bool:
+        """Drop from the head until the rest is within the limits; before 4.3 the last to be dropped dies first.
+
+        What the queue's machine has to do for each is put in front of what it has to do already (evaluate_limit).
+        """
+        dropped = []
+        while self._is_over_limit():
+            dropped.append(self.ready.pop())
+        if self._host.version.quorum_overflow_dies_backwards:
+            dropped.reverse()
+        for each in dropped:
+            self._dead_letter(each.message, dead_letter.MAXLEN, each.delivery_count)
+        return bool(dropped)
+
     def _is_below_low_limit(self) -> bool:
         settings = self.settings
         return (settings.max_length is None or self.ready.count <= int(settings.max_length * _LOW_LIMIT)) and (
@@ -166,7 +180,7 @@ class QuorumQueue(Queue):
         self._look_at_limits()
         self._annotate(queued, is_get=True)
         if self._host.observer is not None:
-            self._report("got", queued.message)
+            self._report_handed_over("got", queued.message, "", no_ack=no_ack)
         return queued
 
     def _deliver(self, consumer: Consumer, queued: QueuedMessage) -> None:
@@ -235,6 +249,8 @@ class QuorumQueue(Queue):
                 queued.sequence = self._sequence
                 queued.level = self.ready.level_of(DEFAULT_PRIORITY)
                 self.ready.append(queued)
+                if self._is_limited:  # each is an entry of the log, behind which the limits are looked at
+                    self.run()
             else:
                 self.ready.give_back(queued)
         return exceeding

@@ -47,6 +47,7 @@ class Version:
     quorum_nack_counts_as_acquired: bool  # nack raises x-acquired-count only
     quorum_default_delivery_limit: int | None
     quorum_exceeding_return_is_credited_twice: bool  # to the consumer's prefetch (rabbit_fifo:return and complete)
+    quorum_overflow_dies_backwards: bool  # where several messages are pushed out at once (rabbit_fifo:evaluate_limit)
     quorum_priorities: str  # "none", "two classes", "strict"
     quorum_sac_priority_takes_over: bool
     quorum_bytes_count_properties: bool  # x-max-length-bytes limits properties and bodies (rabbit_fifo:maybe_enqueue)
@@ -110,6 +111,7 @@ _V3_10 = Version(
     quorum_nack_counts_as_acquired=False,
     quorum_default_delivery_limit=None,
     quorum_exceeding_return_is_credited_twice=True,
+    quorum_overflow_dies_backwards=True,
     quorum_priorities="none",
     quorum_sac_priority_takes_over=False,
     quorum_bytes_count_properties=False,
@@ -201,6 +203,7 @@ _V4_3 = replace(
     tx_needs_queues_at_commit=True,
     quorum_bytes_count_properties=True,
     quorum_type_is_printed_as_binary=True,
+    quorum_overflow_dies_backwards=False,
     quorum_priorities="strict",
     min_frame_max=8192,
     max_announced_body=536_870_912,

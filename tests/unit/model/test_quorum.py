@@ -245,3 +245,30 @@ def test_a_return_beyond_the_delivery_limit_makes_room_for_two_in_3_10(
     client.channel.basic_reject(1)
     client.publish("q", "b", "c", "d")
     assert [body for _, body in client.delivered()] == bodies
+
+
+@pytest.mark.parametrize(
+    ("version", "dead"), [("3.10", ["c", "b", "a"]), ("4.0", ["c", "b", "a"]), ("4.3", ["a", "b", "c", "dddddd"])]
+)
+def test_messages_that_are_pushed_out_together_die_backwards_before_4_3(
+    connect: Callable[..., Client], version: str, dead: list[str]
+) -> None:
+    client = connect(version)
+    client.declare("dead")
+    client.declare("q", arguments={**TO_DEAD, "x-max-length-bytes": 6})
+    client.publish("q", "a", "b", "c", "dddddd")
+    assert client.ready("dead") == dead
+
+
+@pytest.mark.parametrize(("version", "dead"), [("3.10", ["a", "b"]), ("4.0", ["b", "a"]), ("4.3", ["a", "b"])])
+def test_messages_that_are_requeued_over_the_limit_die_one_by_one_in_3_10(
+    connect: Callable[..., Client], version: str, dead: list[str]
+) -> None:
+    client = connect(version)
+    client.declare("dead")
+    client.declare("q", arguments={**TO_DEAD, "x-max-length": 1})
+    client.consume("q", "t", prefetch=3)
+    client.publish("q", "a", "b", "c")
+    client.channel.basic_cancel("t")
+    client.channel.basic_nack(3, multiple=True)
+    assert (client.ready("dead"), client.ready("q")) == (dead, ["c"])
