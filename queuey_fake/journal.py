@@ -17,6 +17,8 @@ from queuey_fake.wording import instant
 MAX_MESSAGES = 20_000
 MAX_EVENTS_PER_MESSAGE = 200
 MAX_LOSSES = 1_000
+MAX_BODY_BYTES = 400
+"""How much of a message's body is kept: its beginning, to recognise it by."""
 LAST_EVENTS = 50
 
 ASKED_FOR = frozenset({"rejected", DELETED, NO_CONSUMER_LEFT, CONNECTION_ENDED})
@@ -24,8 +26,11 @@ ASKED_FOR = frozenset({"rejected", DELETED, NO_CONSUMER_LEFT, CONNECTION_ENDED})
 VANISHES = frozenset({"dropped", "lost", "unroutable"})
 
 
-Event = tuple[int, str, str, str]
-"""One thing that happened to a message: when (in ms), what, in which queue, and a detail. Plain, as there are many."""
+Event = tuple[int, int, str, str, str]
+"""One thing that happened to a message: its place among all, when (in ms), what, in which queue, and a detail.
+
+Plain, as there are many. Where time goes back, the place among all still says what came first.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +49,21 @@ class Loss:
         return f"message {self.message_id or f'number {self.number}'} was lost in queue '{self.queue}': {self.reason}"
 
 
-class _Life:
+class Life:
     """What is kept of one message."""
 
-    __slots__ = ("events", "is_ours", "properties", "routing_key", "size")
+    __slots__ = ("body_start", "events", "is_ours", "left_out", "number", "properties", "routing_key", "size")
 
     def __init__(self, message: Message, *, is_ours: bool) -> None:
+        self.number = message.number
         self.properties = message.properties
         self.routing_key = message.routing_key
         self.size = len(message.body)
+        self.body_start = message.body[:MAX_BODY_BYTES]
         self.is_ours = is_ours
         self.events: list[Event] = []
+        self.left_out = 0
+        """How many events from the middle of a very long life are forgotten."""
 
     @property
     def message_id(self) -> str | None:
@@ -71,21 +80,27 @@ class Journal:
         """Whether a queuey backend is publishing; set by its link around each publish."""
         self.losses: list[Loss] = []
         """Every loss so far, expected or not, oldest first."""
-        self._lives: OrderedDict[int, _Life] = OrderedDict()
+        self._lives: OrderedDict[int, Life] = OrderedDict()
         self._last: deque[tuple[int, Event]] = deque(maxlen=LAST_EVENTS)
         self._expected: list[tuple[str | None, str | None]] = []
-        self._forgotten = 0
+        self._count = 0
+        self.forgotten = 0
+        """How many messages, the oldest, are forgotten."""
 
     # --------------------------------------------------------------------------------------- for a test
 
     def story(self, message_or_job_id: object) -> str:
         """Return the life of the messages with that message id, which is the job's id for jobs, in lines of text."""
         wanted = str(message_or_job_id)
-        lives = [(number, life) for number, life in self._lives.items() if life.message_id == wanted]
+        lives = [life for life in self.lives() if life.message_id == wanted]
         if not lives:
-            hint = f"; {self._forgotten} older messages are forgotten" if self._forgotten else ""
+            hint = f"; {self.forgotten} older messages are forgotten" if self.forgotten else ""
             return f"no message with the id {wanted} was published{hint}"
-        return "\n".join(_told(number, life) for number, life in lives)
+        return "\n".join(_told(life) for life in lives)
+
+    def lives(self) -> list[Life]:
+        """Return what is kept of each message, in the order in which they were published."""
+        return list(self._lives.values())
 
     def expect_loss(self, *, reason: str | None = None, queue: str | None = None) -> None:
         """Say that messages will be, or have been, lost: in that queue, with `reason` in its reason; None is any."""
@@ -102,7 +117,7 @@ class Journal:
     @property
     def last_at_ms(self) -> int | None:
         """Return when the last thing happened, in ms since the epoch; None where nothing has."""
-        return self._last[-1][1][0] if self._last else None
+        return self._last[-1][1][1] if self._last else None
 
     def last_events(self) -> list[str]:
         """Return the last things that happened, oldest first, each in one line."""
@@ -115,16 +130,18 @@ class Journal:
         number = message.number
         life = self._lives.get(number)
         if life is None:
-            life = self._lives[number] = _Life(message, is_ours=self.is_ours)
+            life = self._lives[number] = Life(message, is_ours=self.is_ours)
             if len(self._lives) > MAX_MESSAGES:
                 self._lives.popitem(last=False)
-                self._forgotten += 1
-        event = (at_ms, what, queue, detail)
+                self.forgotten += 1
+        self._count += 1
+        event = (self._count, at_ms, what, queue, detail)
         if len(life.events) >= MAX_EVENTS_PER_MESSAGE:
             del life.events[MAX_EVENTS_PER_MESSAGE // 2]
+            life.left_out += 1
         life.events.append(event)
         self._last.append((number, event))
-        if what in VANISHES and detail not in ASKED_FOR and len(self.losses) < MAX_LOSSES:
+        if is_loss(event) and len(self.losses) < MAX_LOSSES:
             reason = detail or "unroutable, and not published as mandatory"
             is_ours = life.is_ours or (bool(self._marks) and self._marks <= (life.properties.headers or {}).keys())
             self.losses.append(Loss(number, life.message_id, queue or life.routing_key, reason, is_ours))
@@ -137,15 +154,26 @@ class Journal:
 
     def _told_by_number(self, number: int) -> str:
         life = self._lives.get(number)
-        return "  (its story is forgotten)" if life is None else _told(number, life)
+        return "  (its story is forgotten)" if life is None else _told(life)
 
 
-def _told(number: int, life: _Life) -> str:
-    heading = f"  message {life.message_id or 'without an id'} (#{number}, {life.size} bytes):"
+def is_loss(event: Event) -> bool:
+    """Return whether RabbitMQ drops the message here without a trace, and nobody asked it to."""
+    _, _, what, _, detail = event
+    return what in VANISHES and detail not in ASKED_FOR
+
+
+def told(event: Event) -> str:
+    """Return what happened, where, and why, for people; not when."""
+    _, _, what, queue, detail = event
+    where = f" {'to' if what == 'dead-lettered' else 'in'} '{queue}'" if queue else ""
+    return f"{what}{where}" + (f" ({detail})" if detail else "")
+
+
+def _told(life: Life) -> str:
+    heading = f"  message {life.message_id or 'without an id'} (#{life.number}, {life.size} bytes):"
     return "\n".join([heading, *(f"    {_line(event)}" for event in life.events)])
 
 
 def _line(event: Event) -> str:
-    at_ms, what, queue, detail = event
-    where = f" {'to' if what == 'dead-lettered' else 'in'} '{queue}'" if queue else ""
-    return f"{instant(at_ms)}  {what}{where}" + (f" ({detail})" if detail else "")
+    return f"{instant(event[1])}  {told(event)}"

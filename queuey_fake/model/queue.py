@@ -25,6 +25,7 @@ DELETED = "the queue was deleted"
 LEASE_ENDED = "the queue expired (x-expires) with messages inside"
 NO_CONSUMER_LEFT = "the queue was deleted with its last consumer"
 CONNECTION_ENDED = "the queue was exclusive and its connection ended"
+AUTOMATICALLY = "automatically"
 RESTARTED = "the broker was restarted, which no transient message or queue outlives"
 
 _WHAT_HAPPENS = {
@@ -242,7 +243,7 @@ class Queue:
             self.drop_expired()
         return queued
 
-    def get(self, *, no_ack: bool) -> QueuedMessage | None:  # noqa: ARG002  it matters to quorum queues
+    def get(self, *, no_ack: bool) -> QueuedMessage | None:
         """Take the head for basic.get, which renews the lease."""
         if self.settings.expires_ms is not None:
             self.renew_lease()
@@ -250,7 +251,7 @@ class Queue:
             return None
         queued = self.fetch()
         if self._host.observer is not None:
-            self._report("got", queued.message)
+            self._report_handed_over("got", queued.message, "", no_ack=no_ack)
         return queued
 
     def hold_unacked(self, mailbox: Mailbox, pending: PendingAck) -> None:
@@ -275,8 +276,13 @@ class Queue:
 
     def _deliver(self, consumer: Consumer, queued: QueuedMessage) -> None:
         if self._host.observer is not None:
-            self._report("delivered", queued.message, consumer.tag)
+            self._report_handed_over("delivered", queued.message, consumer.tag, no_ack=consumer.no_ack)
         self.consumers.delivered(consumer, consumer.mailbox.deliver(consumer, queued))
+
+    def _report_handed_over(self, what: str, message: Message, detail: str, *, no_ack: bool) -> None:
+        self._report(what, message, detail)
+        if no_ack:
+            self._report("acknowledged", message, AUTOMATICALLY)
 
     # ------------------------------------------------------------------------------------------------ settling
 
