@@ -14,7 +14,6 @@ FAKE_VERSIONS: Final = ("3.10", "4.0", "4.3")
 """What queuey_fake imitates, the newest last; repeated here, as it is not loaded for a run without it."""
 GROUPS: Final = ("auto", "all")
 _VERSIONED: Final = f"of a version: {', '.join(f'fake-{version}' for version in FAKE_VERSIONS)}, rabbitmq-VERSION"
-_NUMBER: Final = re.compile(r"\d+(\.\d+)*")
 
 
 # Not a dataclass, for the reason that `options` gives.
@@ -94,7 +93,7 @@ def _id(kind: str, version: str | None, is_one_of_several: bool) -> str:  # noqa
 
 def _same_version(asked: str, found: str) -> bool:
     """Tell whether 4.0.5 is a 4.0; a tag that says no version, as `latest` does, may be any."""
-    asked_number, found_number = _NUMBER.match(asked), _NUMBER.match(found)
+    asked_number, found_number = (re.match(r"\d+(\.\d+)*", version) for version in (asked, found))
     if asked_number is None or found_number is None:
         return True
     return f"{found_number[0]}.".startswith(f"{asked_number[0]}.")

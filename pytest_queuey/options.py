@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -76,6 +75,8 @@ def _module_and_name(text: str) -> str | None:
 
 
 def _command(text: str) -> tuple[str, ...]:
+    import shlex
+
     return tuple(shlex.split(text))
 
 
