@@ -8,6 +8,7 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 WATCH_WHAT_IS_REAL = (
     TESTS / "rabbitmq",
+    TESTS / "torture",
     TESTS / "contract" / "test_over_the_port.py",
     TESTS / "differential" / "side_by_side.py",
     TESTS / "unit" / "plugin" / "test_keeper.py",
