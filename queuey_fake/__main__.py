@@ -7,9 +7,11 @@ that somebody moves over HTTP (`control`).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import threading
 from collections.abc import Sequence
+from typing import NoReturn
 
 from queuey_fake.clock import ManualClock, SystemClock
 from queuey_fake.control import ControlServer
@@ -17,24 +19,40 @@ from queuey_fake.model.versions import VERSIONS, version_named
 from queuey_fake.service import Service
 
 DEFAULT_PORT = 5672
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGINT or SIGTERM."""
     options = _parse(arguments)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: stop.set())
+    for number in _SIGNALS:
+        signal.signal(number, _end)
+    with contextlib.suppress(_ToldToEndError):
+        _serve(options)
+    return 0
+
+
+class _ToldToEndError(Exception):
+    """The process was told to end."""
+
+
+def _end(_number: int, _frame: object) -> NoReturn:
+    # An event cannot be set here: the signal may come while this very thread holds the event's lock.
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # once is enough, and closing is not to be interrupted
+    raise _ToldToEndError
+
+
+def _serve(options: argparse.Namespace) -> None:
+    for_ever = threading.Event()
     clock = ManualClock() if options.clock == "virtual" else SystemClock()
     with Service(options.version, permit=options.permit, clock=clock, host=options.host, port=options.port) as service:
         print(f"RabbitMQ {version_named(options.version).release} (imitated) at {service.url}", flush=True)  # noqa: T201  a program for people
         if options.control is None:
-            stop.wait()
-            return 0
+            for_ever.wait()
         with ControlServer(service, port=options.control) as control:
             print(f"control at {control.url}", flush=True)  # noqa: T201  a program for people
-            stop.wait()
-    return 0
+            for_ever.wait()
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pika
 import pytest
 
+from queuey_fake.__main__ import _end, _ToldToEndError
 from queuey_fake.clock import ManualClock, SystemClock
 from queuey_fake.control import ControlServer, plain
 from queuey_fake.model.fields import Field, longstr
@@ -125,6 +127,22 @@ def test_a_flood_of_connections_is_waited_out() -> None:
         publish(url, "q")
         process.terminate()
         assert process.wait(TIMEOUT_S) == 0
+
+
+def test_the_process_ends_however_often_it_is_told() -> None:
+    command = [sys.executable, "-m", "queuey_fake", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  as below
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        for _ in range(50):
+            process.terminate()
+        assert process.wait(TIMEOUT_S) == 0
+
+
+def test_a_signal_may_come_while_the_thread_holds_any_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(_ToldToEndError):
+        _end(signal.SIGTERM, None)
 
 
 def test_the_process_says_where_it_is_and_ends_when_it_is_told() -> None:
