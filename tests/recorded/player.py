@@ -41,7 +41,7 @@ class Player:
     def __init__(self, world: World, settle_ms: int) -> None:
         self.world = world
         self.settle_ms = settle_ms
-        self.values = Values(f"run{next(PREFIXES)}-")
+        self.values = Values(f"run{next(PREFIXES):06}-")  # as long as when it was recorded: some texts are cut
         self.connections: dict[str, pika.BlockingConnection] = {}
         self.channels: dict[str, BlockingChannel] = {}
         self.reported: set[str] = set()
