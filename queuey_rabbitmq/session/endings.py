@@ -126,7 +126,8 @@ class Endings:
             operation,
             PublishRefusedError(
                 f"{operation.doing}: the broker refused the message (basic.nack), so it does not have it; "
-                "the queue is at its length limit, or the broker had an internal error. Publish it again later."
+                "the queue is at its length limit, is a quorum queue that has lost its leader, or the broker had an "
+                "internal error. Publish it again later."
             ),
         )
 

@@ -30,7 +30,7 @@ from queuey_rabbitmq.opentelemetry import OpenTelemetryHooks
 
 class Emails(QueueSet, prefix="myapp"):
     outgoing = Queue(prefetch=10, retry=RetryPolicy.exponential(5))
-    bulk = Queue("mass", max_priority=None, message_ttl=3600, durable=True)
+    bulk = Queue("mass", max_priority=None, message_ttl=3600, durable=True, queue_type="quorum")
 
 
 @job(Emails.outgoing, name="send_email", retry=RetryPolicy.fixed(3, 5), timeout=30)
