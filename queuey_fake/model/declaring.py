@@ -121,7 +121,8 @@ class DeclaringChannel(Door):
         """queue.declare; passive or not, it renews the lease of a queue that there is."""
         queue = _without_line_ends(queue)
         if queue.startswith(direct_reply.PSEUDO_QUEUE):
-            self._declare_reply_address(queue, nowait=nowait)
+            self._vhost.check_reply_address(queue)
+            self._declared(queue, ready=0, consumers=1, nowait=nowait)
             return
         if passive:
             declared = self._vhost.queue(queue)
@@ -138,16 +139,13 @@ class DeclaringChannel(Door):
                 arguments=arguments or {},
             )
             declared = self._vhost.declare_queue(queue, properties, self.connection, renews_lease=not nowait)
-        self._last_declared_queue = declared.name
-        if not nowait:
-            ready, consumers = declared.ready.count, declared.consumer_count
-            self._send(events.QueueDeclareOk(self.number, declared.name, ready, consumers))
+        self._declared(declared.name, ready=declared.ready.count, consumers=declared.consumer_count, nowait=nowait)
 
-    def _declare_reply_address(self, name: str, *, nowait: bool) -> None:
-        self._vhost.check_reply_address(name)
-        self._last_declared_queue = name
+    def _declared(self, queue: str, *, ready: int, consumers: int, nowait: bool) -> None:
+        """Keep the queue for whoever leaves its name out, and say what it is like."""
+        self._last_declared_queue = queue
         if not nowait:
-            self._send(events.QueueDeclareOk(self.number, name, message_count=0, consumer_count=1))
+            self._send(events.QueueDeclareOk(self.number, queue, ready, consumers))
 
     @method(50, 20)
     def queue_bind(
