@@ -38,6 +38,8 @@ class Settings(NamedTuple):
     """What is done when the broker in memory loses a message of queuey's: fail, report or ignore."""
     foreign_losses: str
     """The same for messages that other clients published."""
+    trace: str | None
+    """The folder for pages that show what became of each message."""
 
 
 def _one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
@@ -208,6 +210,14 @@ OPTIONS: Final = (
         "report",
         _one_of(LOSSES),
         "The same for messages that other clients published over the port.",
+    ),
+    Option(
+        "trace",
+        "DIR",
+        "",
+        lambda text: text or None,
+        "Write for each test on the broker in memory a page (HTML) that shows what became of each of its messages and "
+        "when, and an index of them; made where it is missing.",
     ),
 )
 

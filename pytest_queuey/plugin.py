@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_queuey.faults import Faults
     from pytest_queuey.queuey_clock import QueueyClock
     from pytest_queuey.real_broker import ReadyBroker, RealBroker
+    from pytest_queuey.trace.traces import Traces
     from queuey_rabbitmq import RabbitMqBackend
 
 _SETTINGS: Final = pytest.StashKey[Settings]()
@@ -30,6 +31,8 @@ _WORKER_INPUT: Final = "queuey_rabbitmq"
 _MARK: Final = "queuey_broker"
 _EXPECT_LOSS: Final = "queuey_expect_loss"
 _NEEDS: Final = "queuey_needs"
+_TRACES: Final = pytest.StashKey["Traces"]()
+"""What is there where --queuey-trace asks for it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,6 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_queuey.contract.named_backend import load
 
         load(config, settings)
+    if settings.trace is not None:
+        from pytest_queuey.trace.traces import start
+
+        config.stash[_TRACES] = start(config, settings.trace)
     config.addinivalue_line(
         "markers",
         f"{_MARK}(*kinds, reason=None): run a test that uses queuey_broker only on these brokers: 'fake', 'rabbitmq', "
@@ -263,7 +270,12 @@ def queuey_broker(request: pytest.FixtureRequest, _queuey_asked_broker: AskedBro
         fake.journal.expect_loss(**mark.kwargs)
     report = FailureReport.of(request.config, settings)
     report.watch(request.node, fake)
+    traces: Traces | None = request.config.stash.get(_TRACES, None)
+    if traces is not None:
+        traces.watch(request.node)
     yield FakeUnderTest(fake)
+    if traces is not None:
+        traces.keep(request.node, fake)
     report.end(request.node)
 
 

@@ -9,43 +9,21 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache
 from html import escape
-from importlib.resources import files
 from string import Template
 
 from pytest_queuey.trace.axis import axis_of
 from pytest_queuey.trace.chosen import choose
 from pytest_queuey.trace.drawing import AXIS_HEIGHT, draw, legend
 from pytest_queuey.trace.lanes import scene_of
+from pytest_queuey.trace.parts import part
 from pytest_queuey.trace.recording import Recording
+from pytest_queuey.trace.result import Result
 from pytest_queuey.trace.steps import job_of, steps_of
 from queuey_fake.journal import Life, is_loss, told
 from queuey_fake.wording import duration, instant
 
-OUTCOMES = {"passed": "✔", "failed": "✖", "error": "✖"}
 _MAX_WHY = 4_000
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What became of a test."""
-
-    test: str
-    outcome: str
-    why: str = ""
-    """What pytest says of its failure."""
-
-    @property
-    def outcome_class(self) -> str:
-        """Return by which of a few classes it is shown."""
-        return self.outcome if self.outcome in OUTCOMES else "other"
-
-    @property
-    def said(self) -> str:
-        """Return the outcome with its sign."""
-        return f"{OUTCOMES.get(self.outcome, '-')} {self.outcome}"
 
 
 def page(result: Result, recording: Recording) -> str:
@@ -69,8 +47,8 @@ def page(result: Result, recording: Recording) -> str:
         marks=part("marks.svg"),
         where=escape(where),
         name=escape(name),
-        outcome=escape(result.said),
-        outcome_class=result.outcome_class,
+        outcome=f"{result.sign} {escape(result.outcome)}",
+        outcome_class=result.kind,
         summary=_summary(recording),
         notes="".join(f'<p class="note">{escape(sentence)}</p>' for sentence in chosen.left_out),
         why=f'<pre class="why">{escape(_shortened(result.why))}</pre>' if result.why else "",
@@ -84,12 +62,6 @@ def page(result: Result, recording: Recording) -> str:
         stories="".join(_stories(chosen.lives, jobs, recording.begun_ms)) or "<p>Nothing was published.</p>",
         at_the_end=escape(recording.at_the_end),
     )
-
-
-@cache
-def part(name: str) -> str:
-    """Return a part of every page."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _summary(recording: Recording) -> str:

@@ -18,6 +18,7 @@ def test_help_groups_every_option_with_its_ini(run_pytest: pytest.Pytester) -> N
         "--queuey-wait-guard",
         "--queuey-losses",
         "--queuey-foreign-losses",
+        "--queuey-trace",
     ]
     inis = [line.split(" ")[0] for line in lines if line.startswith("queuey_") and "(string)" in line]
     assert inis == [flag[2:].replace("-", "_") for flag in flags]

@@ -13,8 +13,9 @@ import pytest
 from pytest_queuey.trace.axis import axis_of
 from pytest_queuey.trace.chosen import MAX_EVENTS, MAX_MESSAGES, choose
 from pytest_queuey.trace.lanes import LOST, NO_QUEUE, Scene, Stay, scene_of
-from pytest_queuey.trace.page import Result, page
+from pytest_queuey.trace.page import page
 from pytest_queuey.trace.recording import Recording
+from pytest_queuey.trace.result import Result
 from pytest_queuey.trace.steps import steps_of
 from queuey_fake import FakeBroker, ManualClock
 from queuey_fake.journal import Journal
