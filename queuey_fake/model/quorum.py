@@ -9,9 +9,10 @@ from queuey_fake.model import dead_letter, errors
 from queuey_fake.model.delivery import Consumer, Mailbox, PendingAck
 from queuey_fake.model.fields import Table, long
 from queuey_fake.model.message import Message, QueuedMessage
-from queuey_fake.model.queue import Queue, QueueHost, QueueIdentity
+from queuey_fake.model.queue import LEASE_ENDED, Queue, QueueHost, QueueIdentity
 from queuey_fake.model.quorum_ready import DEFAULT_PRIORITY, QuorumReadyMessages
 
+_TICK_MS = 5_000  # how often a queue looks whether its lease has ended, from its declaration on (?TICK_INTERVAL)
 _LOW_LIMIT = 0.8  # below this share of its limits a queue that refused messages takes them again (?LOW_LIMIT)
 
 
@@ -21,6 +22,7 @@ class QuorumQueue(Queue):
     ready: QuorumReadyMessages  # type: ignore[assignment]  # another order behind the same methods
 
     def __init__(self, identity: QueueIdentity, host: QueueHost) -> None:
+        self._started_ms = host.timers.now_ms
         super().__init__(identity, host)
         version = host.version
         self.ready = QuorumReadyMessages(
@@ -211,7 +213,7 @@ class QuorumQueue(Queue):
 
     def acknowledge(self, mailbox: Mailbox, pending: list[PendingAck]) -> None:
         """Forget the messages."""
-        self.consumers.settle(mailbox, pending)
+        self._settle(mailbox, pending)
         if self._host.observer is not None:
             self._report_acknowledged(pending)
         self._activate_next()
@@ -219,7 +221,7 @@ class QuorumQueue(Queue):
 
     def requeue(self, mailbox: Mailbox, pending: list[PendingAck], *, counts: bool) -> None:
         """Take the messages back, or dead-letter those that came back too often (return_one)."""
-        self.consumers.settle(mailbox, pending)
+        self._settle(mailbox, pending)
         # Without a delivery limit each is written to the log again (#requeue), and so comes behind all others.
         exceeding = self._take_back(pending, counts=counts, to_the_back=self.settings.delivery_limit is None)
         if self._host.version.quorum_exceeding_return_is_credited_twice:
@@ -261,9 +263,17 @@ class QuorumQueue(Queue):
             counts = self._host.version.message_containers  # 4.0 counts every rejection, 3.10 none
         for one in pending:
             self._dead_letter(one.queued.message, dead_letter.REJECTED, one.queued.delivery_count + counts)
-        self.consumers.settle(mailbox, pending)
+        self._settle(mailbox, pending)
         self._activate_next()
         self.run()
+
+    def _settle(self, mailbox: Mailbox, pending: list[PendingAck]) -> None:
+        """Note settled deliveries. With those of basic.get, or of a cancelled consumer, a use of the queue ends."""
+        self.consumers.settle(mailbox, pending)
+        record = self.consumers.records.get(mailbox)
+        consumed = record.consumer_tags if record is not None else ()
+        if any(one.consumer_tag not in consumed for one in pending):
+            self.renew_lease()
 
     # ------------------------------------------------------------------------------------------------ consumers
 
@@ -328,6 +338,20 @@ class QuorumQueue(Queue):
         return any(pending.consumer_tag == consumer.tag for pending in record.unacked.values())
 
     # ------------------------------------------------------------------------------------------------ the queue itself
+
+    def renew_lease(self) -> None:
+        """Let the lease start anew. Whether it has ended is seen at the queue's next tick (rabbit_fifo:is_expired)."""
+        if self.settings.expires_ms is None:
+            return
+        if self.lease_timer is not None:
+            self._timers.cancel(self.lease_timer)
+        ticks = (self._timers.now_ms + self.settings.expires_ms - self._started_ms) // _TICK_MS + 1
+        self.lease_timer = self._timers.set(self._started_ms + ticks * _TICK_MS, self._lease_timer_fires)
+
+    def _lease_timer_fires(self) -> None:
+        self.lease_timer = None
+        if not self.consumer_count:  # what holds messages counts; when the last use ends, the lease starts anew
+            self.stop(LEASE_ENDED)
 
     def declared_again(self) -> None:
         """Hear of another declaration, which renews no lease here."""

@@ -9,7 +9,8 @@ What it keeps clear of, because RabbitMQ does not decide it:
 - Quorum queues get one message at a time: how many of a burst share a millisecond, or an entry of the log, decides
   which of those with TTL 0 make room for the others, or are pushed out by them.
 - Consumer tags and names are given, since made up ones are random.
-- Quorum queues have no lease: whether one has ended is looked at every five seconds only (rabbit_fifo:tick).
+- Quorum queues have no lease: whether one has ended is looked at every five seconds (rabbit_fifo:tick), and hardly a
+  run takes that long.
   Nor do they refuse publishes: a channel hears that one is full when more is on its way already (rabbit_fifo_client).
 """
 

@@ -121,11 +121,43 @@ def test_over_age_messages_are_dropped_by_the_timer_and_never_handed_out(client:
     assert client.ready("dead") == ["a"]
 
 
-def test_a_declaration_renews_no_lease(client: Client) -> None:
-    client.declare("q", arguments={**QUORUM, "x-expires": 100})
-    client.wait(60)
-    client.declare("q", passive=True)
-    client.wait(40)
+@pytest.mark.parametrize(("expires_ms", "end_ms"), [(100, 5_000), (4_999, 5_000), (5_000, 10_000), (5_500, 10_000)])
+def test_a_lease_ends_at_the_tick_that_follows_every_five_seconds(
+    connect: Callable[..., Client], expires_ms: int, end_ms: int
+) -> None:
+    client = connect(now_ms=1_234)
+    client.declare("q", arguments={**QUORUM, "x-expires": expires_ms})
+    client.wait(end_ms - 1)
+    assert client.exists("q")
+    client.wait(1)
+    assert not client.exists("q")
+
+
+def test_a_get_renews_a_lease_and_neither_a_declaration_nor_a_publish_does(client: Client) -> None:
+    for queue in ("got", "declared", "published"):
+        client.declare(queue, arguments={**QUORUM, "x-expires": 3_000})
+    client.wait(4_000)
+    client.get("got")
+    client.declare("declared", passive=True)
+    client.publish("published", "m")
+    client.wait(1_000)
+    assert [client.exists(queue) for queue in ("got", "declared", "published")] == [True, False, False]
+
+
+def test_what_is_not_settled_holds_the_lease(client: Client) -> None:
+    client.declare("q", arguments={**QUORUM, "x-expires": 1_000})
+    client.publish("q", "a", "b")
+    client.consume("q", "t", prefetch=1)
+    client.channel.basic_cancel("t")
+    client.get("q", ack=False)
+    client.wait(11_000)
+    client.channel.basic_ack(1)
+    client.wait(11_000)
+    assert client.exists("q")
+    client.channel.basic_ack(2)
+    client.wait(2_999)
+    assert client.exists("q")
+    client.wait(1)
     assert not client.exists("q")
 
 
