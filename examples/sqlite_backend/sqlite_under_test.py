@@ -44,7 +44,7 @@ class VirtualClock:
 class SqliteUnderTest(BackendUnderTest):
     """A file for one test."""
 
-    # Not reconnection: there is no connection that could be lost.
+    # Not reconnection: there is no connection that could be lost. Not headers: the tables have no place for them.
     capabilities = frozenset({"priorities", "holds", "expiry", "dead_letters", "raw_bodies", "faults"})
 
     make = SqliteBackend

@@ -22,6 +22,7 @@ is a whole backend with its tests.
 
 from pytest_queuey.contract.backend_under_test import BackendUnderTest, DeadLetter
 from pytest_queuey.contract.capabilities import needs
+from pytest_queuey.contract.carrying_headers import CarryingHeaders
 from pytest_queuey.contract.closing import Closing
 from pytest_queuey.contract.consuming import Consuming, ConsumingSeveralQueues
 from pytest_queuey.contract.dead_lettering import DeadLettering
@@ -70,6 +71,7 @@ class BackendContract(
     Priorities,
     DeadLettering,
     ForeignBodies,
+    CarryingHeaders,
     FailedPublishes,
     Reconnecting,
     HandingOver,

@@ -19,6 +19,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "expiry": "a job that waits longer than its queue's message_ttl is dropped",
     "dead_letters": "jobs that failed for good are kept with their reason, and `dead_letters` takes them out",
     "raw_bodies": "`put_raw` puts on a queue what no backend would",
+    "headers": "`Envelope.headers` travel with a job",
     "faults": "`refusing_publishes` makes publishes fail on demand",
     "reconnection": "`drop_connections` cuts its connections, and it comes back",
 }
