@@ -41,8 +41,16 @@ MARKS: Final = {
     "dropped": "dropped, as somebody asked",
     "purged": "purged",
     LOST: "LOST: dropped without a trace",
+    "still": "still there at the end of the test",
 }
 """The marks, each a symbol in marks.svg, and what they mean."""
+LINES: Final = {
+    "wait": "waits in a queue",
+    "held": "waits until its time there is over",
+    "out": "is with a consumer",
+    "next": "the next message of the same job",
+}
+"""The lines, each a class in page.css, and what they mean."""
 _SYMBOLS: Final = {"returned too often": "rejected", "overflowed": "rejected", "purged": "dropped"}
 
 
@@ -81,7 +89,8 @@ def draw(scene: Scene, axis: Axis, *, expected: AbstractSet[int], jobs: Mapping[
         names="".join(pen.names()),
         width=axis.width,
         height=pen.height,
-        kinds={mark.kind for stay in scene.stays for mark in stay.marks},
+        kinds={mark.kind for stay in scene.stays for mark in stay.marks}
+        | {"still" for stay in scene.stays if stay.last is None},
         density={26: "roomy", 15: "close", 8: "dense"}[row_height],
     )
 
@@ -173,7 +182,7 @@ class _Pen:
                 word = "lost, as expected" if stay.life.number in self._expected else "LOST"
                 yield f'<text class="loss" x="{_n(x + 10)}" y="{_n(y + 4)}">{word}</text>'
         if self._is_roomy and self._room(stay) >= 7 * len(str(stay.life.number)) + 20:
-            yield f'<text class="number" x="{_n(left + 8)}" y="{_n(y - 4)}">#{stay.life.number}</text>'
+            yield f'<text class="number" x="{_n(left + 6)}" y="{_n(y - 5)}">#{stay.life.number}</text>'
 
     def _room(self, stay: Stay) -> float:
         """Return how wide the stay is before anything else is marked on it."""
@@ -203,12 +212,17 @@ def _heading(lane: Lane) -> str:
 
 
 def legend(kinds: AbstractSet[str]) -> str:
-    """Return what the marks that come up mean."""
-    return "".join(
+    """Return what lines mean, and the marks that come up."""
+    lines = "".join(
+        f'<li><svg width="30" height="18"><path class="{kind}" d="M3 9H27"/></svg>{meaning}</li>'
+        for kind, meaning in LINES.items()
+    )
+    marks = "".join(
         f'<li><svg width="18" height="18"><use href="#{_SYMBOLS.get(kind, kind)}" x="9" y="9"/></svg>{meaning}</li>'
         for kind, meaning in MARKS.items()
         if kind in kinds
     )
+    return f"{marks}{lines}"
 
 
 def _text(x: float, y: float, kind: str, text: str) -> str:
