@@ -148,15 +148,19 @@ class _Window:
 
     def fill(self) -> None:
         """Take what is ready, and then no more: settling what is held must not bring others here."""
-        more = self._session.check(self.consumer)
-        self.depth = self.consumer.depth
-        self._take()
-        pauses = iter(CHECK_PAUSES_S)
-        while more and not self.was_full and (pause_s := next(pauses, None)) is not None:
-            sleep(pause_s)
-            more = self._session.check(self.consumer)
+        pauses, is_sure = iter(CHECK_PAUSES_S), False
+        while not self.was_full and (pause_s := next(pauses, None)) is not None:
+            more = self._check()
             if self._take():
-                pauses = iter(CHECK_PAUSES_S)
+                pauses, is_sure = iter(CHECK_PAUSES_S), False
+            elif more:
+                sleep(pause_s)
+            elif is_sure:
+                break
+            else:
+                is_sure = True  # by the next answer: see CHECK_PAUSES_S
+        if self.was_full:
+            self._check()
         self.check_current()
         self._session.drain(self.consumer)
 
@@ -167,6 +171,11 @@ class _Window:
                 f"looking through queue '{self.consumer.queue}': the channel was lost, so the broker has put back what "
                 "was held, and nothing is lost. Start again."
             )
+
+    def _check(self) -> bool:
+        more = self._session.check(self.consumer)
+        self.depth = max(self.depth, self.consumer.depth)
+        return more
 
     def _take(self) -> bool:
         """Take what has come; tell whether there was anything."""

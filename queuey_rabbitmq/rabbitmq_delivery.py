@@ -123,14 +123,18 @@ class RabbitMqDeliveries:
 
         For one thread at a time. Raises as `get` does.
         """
+        is_sure = False
         for pause_s in CHECK_PAUSES_S:
             delivery = self.get(timeout=0)
             if delivery is not None:
                 return delivery
             more = [self._session.check(consumer) for consumer in self._sources]
-            if not any(more):
+            if any(more):
+                sleep(pause_s)
+            elif is_sure:
                 break
-            sleep(pause_s)
+            else:
+                is_sure = True
         return self.get(timeout=0)
 
     def stop(self) -> None:

@@ -31,7 +31,9 @@ CHECK_PAUSES_S = (*[0.0] * 12, 0.002, 0.004, 0.008, 0.016, 0.03, 0.06, 0.1, 0.1)
 """Seconds to wait after each check that brought nothing though the broker says that more is coming.
 
 After the last one it is believed to go elsewhere. A quorum queue answers a check before it has written down the acks
-that came first, and gives the consumer room only then (rabbit_quorum_queue:stat, 4.3).
+that came first, and gives the consumer room only then (rabbit_quorum_queue:stat, 4.3). And what a queue had sent before
+it answered, the channel may hand on only after the answer, so that nothing is ready and nothing came: of that, only the
+next answer can be sure.
 """
 
 
