@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.torture.fates import Step, fate_of
@@ -136,10 +137,18 @@ class Record:
         with self._lock:
             return [number for number, state in enumerate(self._states) if state == CONFIRMED]
 
-    def came_back_before(self, number: int, instants: list[float]) -> bool:
-        """Tell whether a job came back from a hold queue shortly before one of these instants."""
-        waits = self._open.get(number, Job()).due.values()
-        return any(instant - UNWRITTEN_S <= due <= instant for due in waits for instant in instants)
+    def came_back_before(
+        self, number: int, instants: list[float], *, absences: Sequence[tuple[float, float]] = ()
+    ) -> bool:
+        """Tell whether a job came back from a hold queue shortly before one of these instants.
+
+        What became due in an absence of the broker came back at its end.
+        """
+        for due in self._open.get(number, Job()).due.values():
+            came = max([due, *(end for begin, end in absences if begin <= due <= end)])
+            if any(instant - UNWRITTEN_S <= came <= instant for instant in instants):
+                return True
+        return False
 
     def story(self, number: int) -> str:
         """Return what is known of a job that has not had its last run."""

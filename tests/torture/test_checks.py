@@ -90,3 +90,4 @@ def test_what_came_back_right_before_the_broker_was_killed_is_told_from_what_did
     record.due(number, FIRST, now)
     assert record.came_back_before(number, [now + 1])
     assert not record.came_back_before(number, [now - 1, now + HOUR])
+    assert record.came_back_before(number, [now + HOUR], absences=[(now - 1, now + HOUR - 1)])

@@ -129,7 +129,9 @@ def torture(broker: TorturedBroker, log_file: Path, capsys: pytest.CaptureFixtur
     finally:
         load.close(CLOSE_TIMEOUT_S + SLACK_S)
         gone = [*record.unfinished(), *record.missing(dead)]
-        unwritten = [number for number in gone if record.came_back_before(number, broker.killed_at)]
+        unwritten = [
+            number for number in gone if record.came_back_before(number, broker.killed_at, absences=broker.absences)
+        ]
         with capsys.disabled():
             print(  # noqa: T201  for whoever runs it
                 f"\ntorture of RabbitMQ {broker.version}: seed {SEED}, {time.monotonic() - began:.0f} s, {record}, "

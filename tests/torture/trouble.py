@@ -24,6 +24,9 @@ log = logging.getLogger("queuey_rabbitmq.torture")
 SILENT_S = 4.0
 """A hang, or a stopped broker, that lasts longer than two heartbeats."""
 
+ABSENT = ("stop", "kill", "restart")
+"""Faults during which the broker does nothing."""
+
 
 class TorturedBroker:
     """A private broker, and everything that is done to it."""
@@ -39,6 +42,8 @@ class TorturedBroker:
         self.url = self.faults.url
         self.killed_at: list[float] = []
         """Instants of the wall clock right after it was killed."""
+        self.absences: list[tuple[float, float]] = []
+        """From when to when, by the wall clock, it was down or stood still."""
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +75,10 @@ class TorturedBroker:
             "kill": self._kill,
             "restart": self._restart,
         }
+        began = time.time()
         deeds[fault.kind]()
+        if fault.kind in ABSENT:
+            self.absences.append((began, time.time()))
 
     def connections(self) -> int:
         """Return how many connections the broker has."""
