@@ -28,6 +28,13 @@ def rate_of(count: int, work: Callable[[], object]) -> float:
     return count / (time.perf_counter() - start)
 
 
+def cpu_rate_of(count: int, work: Callable[[], object]) -> float:
+    """Do the work, and return how many a second of this process's processor time that were."""
+    start = time.process_time()
+    work()
+    return count / (time.process_time() - start)
+
+
 def report(title: str, medians: Mapping[str, float], *, against: str) -> None:
     """Print rates, and ratios to one of the contestants."""
     print(f"\n{title}")
