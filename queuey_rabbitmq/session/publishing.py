@@ -204,18 +204,22 @@ class SoloChannel(ManagedChannel):
         operation, _ = self._take()
         if operation is not None:
             self._endings.confirmed(operation)
-        self._pool.next(self)
+        self._answered()
 
     def _nacked(self, _event: amqp.Nacked) -> None:
         operation, _ = self._take()
         if operation is not None:
             self._endings.nacked(operation)
-        self._pool.next(self)
+        self._answered()
 
     def _refused(self, event: amqp.CommandRefused) -> None:
         operation, _ = self._take()
         if operation is not None:
             self._endings.refused_here(operation, event.error)
+            self._answered()
+
+    def _answered(self) -> None:
+        if self.state == "open":  # an answer may cross the close of a channel that was given up
             self._pool.next(self)
 
 

@@ -105,3 +105,22 @@ def test_a_hold_queue_whose_node_is_down_is_no_queue_to_delete() -> None:
     error = refusal(hold("1000"), 404, "NOT_FOUND - home node 'a@b' of durable queue is down", is_declared=False)
     assert "on a node that is down" in str(error)
     assert "delete" not in str(error)
+
+
+def test_a_confirm_that_crosses_the_close_of_its_channel_gives_nothing_to_a_channel_that_closes(
+    broker: Broker, endings: Endings, pool: SoloPool
+) -> None:
+    late, elsewhere, next_one = hold("1000"), hold("2000"), hold("3000")
+    pool.perform(late)
+    pool.perform(elsewhere)
+    broker.answer_channels()
+    number = next(command.channel for command in broker.sent if isinstance(command, amqp.Publish))
+    endings.overdue(late, None)
+    pool.forget_finished()
+    broker.say(amqp.QueueDeclared(number, "q.deferred.1000", 0, 0))
+    broker.say(amqp.Confirmed(number, 1, False))
+    pool.perform(next_one)
+    broker.answer_channels()
+    assert not next_one.finished
+    broker.answer_channels()
+    assert broker.published_to()[-1] == "q.deferred.3000"
