@@ -3,8 +3,6 @@
 Refuses to look for any of them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from typing import Final, NamedTuple

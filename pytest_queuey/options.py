@@ -3,8 +3,6 @@
 Refuses to act on any of them, and to import anything that a test run without queuey would not need.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable
@@ -19,6 +17,7 @@ LOSSES: Final = ("fail", "report", "ignore")
 
 
 # Tuples, as every test run of everyone who has this installed pays for making these classes: dataclasses take 2 ms.
+# For the same reason annotations are no strings in this module and in `asked`: typing compiles each.
 class Settings(NamedTuple):
     """What the options say, checked."""
 
