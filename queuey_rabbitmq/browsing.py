@@ -120,7 +120,7 @@ class Browsing:
         windows, self._windows = self._windows, []
         for window in windows:
             try:
-                self._session.stop(window.consumer)
+                self._session.stop([window.consumer])
             except QueueyError as error:
                 # The broker gives back what it held, as soon as it knows that the connection is gone.
                 log.warning("%s; what was held goes back with its connection", error)

@@ -149,8 +149,7 @@ class RabbitMqDeliveries:
     def close(self) -> None:
         """Stop consuming; what was handed out and not settled goes back to its queue. Idempotent."""
         self._closed = True
-        for consumer in list(self._sources):
-            self._session.stop(consumer)
+        self._session.stop(list(self._sources))
 
     def _start(self, queue: QueueConfig) -> None:
         consumer = self._session.consume(queue.name, queue.prefetch, self._mailbox)

@@ -53,6 +53,9 @@ class ConsumerKeeper(Protocol):
     def consumer_ended(self, consumer: ConsumerChannel) -> None:
         """Forget a consumer: it has ended, and its channel is gone."""
 
+    def settled_too_late(self) -> None:
+        """Learn of an outcome that came after the channel of its delivery was gone."""
+
 
 class ConsumerChannel(ManagedChannel):
     """A consumer, its channel and its acks; it puts (itself, what came) into its mailbox, which others may share.
@@ -88,8 +91,6 @@ class ConsumerChannel(ManagedChannel):
         self.has_ended = False
         self.failures = 0
         """How often in a row it was opened in vain."""
-        self.stale_settlements = 0
-        """How many outcomes came after the channel was gone."""
         self._endings = endings
         self._prefetch = prefetch
         self._mailbox = mailbox
@@ -172,7 +173,7 @@ class ConsumerChannel(ManagedChannel):
     def settle(self, channel: int, delivery_tag: int, settlement: Settlement) -> DeliveryLost | None:
         """Settle a delivery; return the error where it is too late."""
         if not self.is_current(channel):
-            self.stale_settlements += 1
+            self._keeper.settled_too_late()
             return lost_delivery(self.queue)
         self._unsettled -= 1
         if settlement == "ack":

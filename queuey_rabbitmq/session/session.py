@@ -14,7 +14,7 @@ import itertools
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -197,7 +197,7 @@ class Session:
     def check_current(self, consumer: ConsumerChannel, channel: int) -> None:
         """Raise DeliveryLost, and count it, where deliveries of that channel can no longer be settled."""
         if not consumer.is_current(channel):
-            self._stale_settlements += 1
+            self.settled_too_late()
             raise lost_delivery(consumer.queue)
 
     def check(self, consumer: ConsumerChannel) -> bool:
@@ -211,14 +211,23 @@ class Session:
         """Let a consumer take no more; it ends with ShutDownError once the last that is on its way has come."""
         self._link.run(consumer.drain)
 
-    def stop(self, consumer: ConsumerChannel) -> None:
-        """End a consumer; what was not settled goes back."""
-        step = self._step(f"closing the consumer of queue '{consumer.queue}'", self._settings.close_timeout_ms)
+    def stop(self, consumers: Iterable[ConsumerChannel]) -> None:
+        """End consumers; what was not settled goes back. Raises what kept one from it when all have been ended."""
+        timeout_ms = self._settings.close_timeout_ms
+        steps = [(self._step(f"closing the consumer of queue '{c.queue}'", timeout_ms), c) for c in consumers]
         try:
-            self._link.run(partial(self._submit, step, consumer.stop))
+            for step, consumer in steps:
+                self._link.run(partial(self._stop, step, consumer))
         except QueueyError:
             return  # the link has ended, and every consumer with it
-        self._wait(step)
+        failures = []
+        for step, _ in steps:
+            try:
+                self._wait(step)
+            except QueueyError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def close(self) -> None:
         """Close the consumers, wait for what is in flight, and close the connections, all within close_timeout.
@@ -254,7 +263,7 @@ class Session:
     @property
     def stale_settlements(self) -> int:
         """Return how many outcomes came too late for their delivery."""
-        return self._stale_settlements + sum(c.stale_settlements for c in list(self._consumers.values()))
+        return self._stale_settlements
 
     def enter_fork(self) -> None:
         """Get new locks in a forked process, where those who may have held the old ones are not; the link refuses."""
@@ -383,7 +392,16 @@ class Session:
     def consumer_ended(self, consumer: ConsumerChannel) -> None:
         """Forget a consumer."""
         self._consumers.pop(consumer.tag, None)
-        self._stale_settlements += consumer.stale_settlements
+
+    def settled_too_late(self) -> None:
+        """Count it."""
+        self._stale_settlements += 1
+
+    def _stop(self, step: Step, consumer: ConsumerChannel) -> None:
+        if self._down is not None:  # with the session, its consumers have ended, or do as their connection goes
+            self._endings.succeed(step)
+        else:
+            self._submit(step, consumer.stop)
 
     def _close(self, step: Step) -> None:
         if self._down is not None:

@@ -1,0 +1,59 @@
+"""Consumers end, whatever has become of the broker or of the backend, and what came too late is counted once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from queuey_fake import FakeBroker
+from queuey_rabbitmq import DeadlineExceededError, DeliveryLost, Envelope, QueueConfig, RabbitMqOptions
+
+EMAILS, LETTERS = QueueConfig("emails"), QueueConfig("letters")
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    with FakeBroker() as broker:
+        yield broker
+
+
+def job() -> Envelope:
+    return Envelope(job_id=uuid.uuid4(), job_type="x", queue=EMAILS.name, enqueued_at_ms=0, payload=None)
+
+
+def test_a_consumer_of_a_backend_that_has_ended_is_closed_already(broker: FakeBroker) -> None:
+    backend = broker.backend(RabbitMqOptions(reconnect=None))
+    backend.declare([EMAILS, LETTERS])
+    deliveries = backend.consume(EMAILS, LETTERS)
+    broker.faults.drop_connections()
+    deliveries.close()
+
+
+def test_a_consumer_that_is_not_answered_keeps_no_other_from_being_closed(broker: FakeBroker) -> None:
+    backend = broker.backend()
+    backend.declare([EMAILS, LETTERS])
+    deliveries = backend.consume(EMAILS, LETTERS)
+    with broker.faults.hang(), pytest.raises(DeadlineExceededError, match="closing the consumer of queue 'emails'"):
+        deliveries.close()
+    assert [queue.consumers for queue in broker.queues() if queue.name in ("emails", "letters")] == [0, 0]
+
+
+def test_what_came_too_late_is_counted_once_however_often_its_consumer_is_closed(broker: FakeBroker) -> None:
+    backend = broker.backend()
+    backend.declare([EMAILS])
+    backend.publish(job())
+    deliveries = backend.consume(EMAILS)
+    early, late = deliveries.get(timeout=1), None
+    assert early is not None
+    early.give_back(after=5)
+    broker.faults.drop_connections()
+    late = deliveries.get(timeout=1)
+    assert late is not None
+    broker.advance(10)
+    deliveries.close()
+    deliveries.close()
+    with pytest.raises(DeliveryLost):
+        late.ack()
+    assert backend.stale_settlements == 2
