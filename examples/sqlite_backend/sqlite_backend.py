@@ -74,9 +74,9 @@ class SqliteBackend:
     deliveries_type: type[SqliteDeliveries]
     delivery_type: type[SqliteDelivery]
 
-    def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
+    def __init__(self, path: Path, *, clock: Clock | None = None, outlives_power_cuts: bool = True) -> None:
         self.clock = clock or SystemClock()
-        self.store = SqliteStore(path)
+        self.store = SqliteStore(path, outlives_power_cuts=outlives_power_cuts)
         self.changed = threading.Condition()
         """Guards everything here, and says that something may have come."""
         self._declared: set[str] = set()

@@ -50,12 +50,15 @@ class Row:
 
 
 class SqliteStore:
-    """One connection to the file; for one thread at a time."""
+    """One connection to the file; for one thread at a time.
 
-    def __init__(self, path: Path) -> None:
+    With `outlives_power_cuts` off it never waits for the disk.
+    """
+
+    def __init__(self, path: Path, *, outlives_power_cuts: bool = True) -> None:
         self.db = sqlite3.connect(path, timeout=_GIVES_UP_AFTER, isolation_level=None, check_same_thread=False)
+        self.db.execute(f"PRAGMA synchronous={'NORMAL' if outlives_power_cuts else 'OFF'}")
         self.db.execute("PRAGMA journal_mode=WAL")
-        self.db.execute("PRAGMA synchronous=NORMAL")
         self.db.executescript(_TABLES)
 
     def close(self) -> None:

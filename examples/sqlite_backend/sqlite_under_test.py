@@ -57,7 +57,7 @@ class SqliteUnderTest(BackendUnderTest):
 
     def backend(self) -> SqliteBackend:
         """Return a new backend on the file."""
-        backend = self.make(self._path, clock=self._clock)
+        backend = self.make(self._path, clock=self._clock, outlives_power_cuts=False)
         self._closing.callback(backend.close)
         return backend
 
@@ -71,12 +71,12 @@ class SqliteUnderTest(BackendUnderTest):
 
     def dead_letters(self, queue: str) -> list[DeadLetter]:
         """Take what the file keeps of a queue."""
-        with closing(SqliteStore(self._path)) as store, store.transaction(self.now_ms()):
+        with closing(SqliteStore(self._path, outlives_power_cuts=False)) as store, store.transaction(self.now_ms()):
             return [DeadLetter(body, reason) for body, reason in store.dig_up(queue)]
 
     def put_raw(self, queue: str, body: bytes) -> None:
         """Put a body into the file, whatever it is."""
-        with closing(SqliteStore(self._path)) as store, store.transaction(self.now_ms()):
+        with closing(SqliteStore(self._path, outlives_power_cuts=False)) as store, store.transaction(self.now_ms()):
             store.put(queue, body, priority=0, now_ms=self.now_ms())
 
     @contextmanager
