@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from queuey_rabbitmq import codec
 from queuey_rabbitmq.core.durations import whole_ms
 from queuey_rabbitmq.core.envelope import Envelope
-from queuey_rabbitmq.core.errors import AlreadySettledError, SerializationError, ShutDownError
+from queuey_rabbitmq.core.errors import AlreadySettledError, DeliveryLost, SerializationError, ShutDownError
 from queuey_rabbitmq.session.consuming import CHECK_PAUSES_S, ConsumerChannel, Ended, Settlement, lost_delivery
 
 if TYPE_CHECKING:
@@ -161,15 +162,31 @@ class RabbitMqDeliveries:
         channel, tag = event.channel, event.delivery_tag
         if not source.has_dead_queue:
             log.error("queue '%s': rejecting a message that is not an envelope: %s", queue, error)
-            session.settle(consumer, channel, tag, "reject")
+            with suppress(DeliveryLost):  # it comes again, and is rejected then
+                session.settle(consumer, channel, tag, "reject")
             return
         log.error("queue '%s': moving a message that is not an envelope to its dead queue: %s", queue, error)
         placed = source.placement.malformed(queue, event.body, codec.REASON_MALFORMED)
         give_back = partial(consumer.settle, channel, tag, "requeue")
+        moved: Future[None] = Future()
+        moved.add_done_callback(partial(_log_unmoved, queue))
         session.publish(
             placed.message,
+            unless=lambda: None if consumer.is_current(channel) else lost_delivery(queue),
             then=partial(consumer.settle, channel, tag, "ack"),
             otherwise=partial(session.later, SET_ASIDE_AGAIN_MS, give_back),
+            future=moved,
+            in_line=True,
+        )
+
+
+def _log_unmoved(queue: str, moved: Future[None]) -> None:
+    error = moved.exception()
+    if error is not None:
+        log.warning(
+            "queue '%s': a message that is not an envelope could not be moved to its dead queue: %s (it comes again)",
+            queue,
+            error,
         )
 
 

@@ -160,7 +160,8 @@ class Session:
         try:
             self._link.run(partial(self._submit, operation, self._perform))
         except BaseException:
-            self._bound.leave(operation.size)
+            for granted in self._bound.leave(operation.size):
+                granted.set_result(None)
             raise
         return operation
 
@@ -304,7 +305,7 @@ class Session:
                 with suppress(QueueyError):  # the link has ended, and every operation with it
                     self._link.run(partial(self._let_go, operation))
 
-        operation.otherwise = partial(self._leave_line, slot)
+        operation.otherwise = partial(self._leave_line, slot, operation.otherwise)
         self._link.run(partial(self._submit, operation, lambda _: None))
         slot.add_done_callback(granted)
 
@@ -344,9 +345,11 @@ class Session:
         if self._endings.may_go(operation):
             self._perform(operation)
 
-    def _leave_line(self, slot: Future[None]) -> None:
+    def _leave_line(self, slot: Future[None], otherwise: Callable[[], None] | None) -> None:
         for granted in self._bound.forget(slot):
             self._link.resolve(granted, None)
+        if otherwise is not None:
+            otherwise()
 
     def _down_error(self, operation: Operation) -> QueueyError:
         assert self._down is not None, "only a session that is down says so"
