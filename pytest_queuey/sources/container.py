@@ -100,7 +100,10 @@ def _last_words(container: DockerContainer | None) -> str:
 
 def _start_keeper(docker_host: str, name: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 -- our own interpreter and script
-        [sys.executable, "-I", "-S", str(Path(__file__).with_name("container_keeper.py")), docker_host, name],
+        [
+            *(sys.executable, "-I", "-S", str(Path(__file__).with_name("container_keeper.py"))),
+            *(docker_host, name, str(os.getpid())),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

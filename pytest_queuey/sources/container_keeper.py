@@ -1,8 +1,9 @@
 """Owns the end of a container: it is removed when its owner is gone, however that ends.
 
-Run as a script, in a session of its own: `python container_keeper.py DOCKER_HOST NAME`. It waits. When its standard
-input ends, or its parent is gone (a killed test run cannot clean up), it removes the container with its volumes, and
-exits. The normal end of a test run takes the same way, so it is the way that is always tested.
+Run as a script, in a session of its own: `python container_keeper.py DOCKER_HOST NAME OWNER`. It waits. When its
+standard input ends, or its parent is not the process OWNER any more (a killed test run cannot clean up), it removes the
+container with its volumes, and exits. The normal end of a test run takes the same way, so it is the way that is always
+tested.
 
 Anything on its standard input says that the container is there. Before that Docker may be at making it, so for some
 seconds it is looked for again.
@@ -27,19 +28,19 @@ _MAY_COME_WITHIN = 10.0
 """Seconds in which Docker makes a container that it was asked for."""
 
 
-def main(host: str, name: str) -> None:
+def main(host: str, name: str, owner: str) -> None:
     """Wait for the owner to go, remove the container."""
-    is_there = _wait_for_the_owner_to_go(os.getppid())
+    is_there = _wait_for_it_to_go(int(owner))
     gives_up_at = time.monotonic() + (0 if is_there else _MAY_COME_WITHIN)
     while not remove(host, name) and time.monotonic() < gives_up_at:
         time.sleep(_ASK_EVERY_SECONDS)
 
 
-def _wait_for_the_owner_to_go(parent: int) -> bool:
+def _wait_for_it_to_go(owner: int) -> bool:
     """Return whether the container was said to be there."""
     is_there = False
     # The end of the pipe is the fast sign; a forked child of the owner may hold it open, so the parent is asked too.
-    while os.getppid() == parent:
+    while os.getppid() == owner:
         readable, _, _ = select.select([sys.stdin.fileno()], [], [], _LOOK_EVERY_SECONDS)
         if readable:
             if not os.read(sys.stdin.fileno(), 1024):
