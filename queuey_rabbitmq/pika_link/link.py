@@ -279,7 +279,11 @@ class PikaLink:
     def _run_steps(self) -> None:
         with self._lock:
             steps, self._steps = self._steps, []
-        for step in steps:
+        for place, step in enumerate(steps):
+            if self._turns.failure is not None:
+                with self._lock:
+                    self._steps[:0] = steps[place:]
+                return
             self._turns.step(step)
 
     def _on_timer(self) -> None:
@@ -318,7 +322,8 @@ class PikaLink:
         with self._lock:
             self._state = _State.CLOSED if death is None else _State.DEAD
             self._death = death
-        self._turns.abandon(death or ShutDownError(f"the link to {self._broker.address} is closed"))
+            accepted, self._steps = self._steps, []
+        self._turns.abandon(death or ShutDownError(f"the link to {self._broker.address} is closed"), accepted)
         self._turns.complete_futures()
         if death is None:
             for connection in list(self._connections):

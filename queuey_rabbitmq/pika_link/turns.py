@@ -7,8 +7,9 @@ events that came up inside a command. Everything here runs on the I/O thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import InvalidStateError
+from functools import partial
 from typing import Any, TypeVar
 
 from queuey_rabbitmq.amqp import Driven, Event, Pending
@@ -24,7 +25,7 @@ class Turns:
     def __init__(self, driven: Driven) -> None:
         self._driven = driven
         self.failure: BaseException | None = None
-        """The first error that escaped from session code: after it, no more of it runs but `abandon`."""
+        """The first error that escaped from session code: after it, no more of it runs until `abandon`."""
         self._under_way = False
         self._over = False
         self._late: list[tuple[Callable[[Event], None], Event]] = []
@@ -72,13 +73,15 @@ class Turns:
             self.step(self._driven.end_of_turn)
             self._under_way = False
 
-    def abandon(self, error: BaseException) -> None:
-        """Let the session fail what is open; no session code runs after this."""
+    def abandon(self, error: BaseException, accepted: Iterable[Callable[[], object]]) -> None:
+        """Let the session fail what is open, and then what the accepted steps begin; none of its code runs after."""
         self._over = True
-        try:
-            self._driven.abandon(error)
-        except BaseException:
-            log.exception("the session could not be abandoned: operations that are open may wait for their deadlines")
+        steps: list[Callable[[], object]] = [partial(self._driven.abandon, error), *accepted]
+        for step in steps:
+            try:
+                step()
+            except BaseException:
+                log.exception("the session could not be abandoned: what is open may wait for its deadline")
 
     def complete_futures(self) -> None:
         """Complete the futures of the turn that is over; code of users may run here, in their callbacks."""
@@ -91,6 +94,8 @@ class Turns:
                     future.set_exception(error)
             except InvalidStateError:
                 _was_cancelled(future)
+            except BaseException:  # SystemExit, which a Future lets out of its callbacks
+                log.exception("a callback of a future tried to end the link's I/O thread; it goes on")
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error

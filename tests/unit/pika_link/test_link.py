@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from concurrent.futures import Future
 from pathlib import Path
 from queue import Empty
@@ -15,6 +16,8 @@ from typing import Any
 import freezegun
 import pytest
 
+from queuey_fake import FakeBroker
+from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend
 from queuey_rabbitmq.core.errors import BackendError, DeadlineExceededError, ShutDownError
 from queuey_rabbitmq.pika_link import LinkSettings, PikaLink
 
@@ -225,17 +228,54 @@ def test_an_error_in_an_event_ends_the_link(record: Any, closed_port: int, caplo
     assert str(recorder.abandoned.get(timeout=5)) == "a bug in a session"
 
 
-def test_steps_behind_a_failing_one_do_not_run(recorder: Any, caplog: pytest.LogCaptureFixture) -> None:
-    ran = []
+def test_steps_behind_a_failing_one_wait_until_the_session_is_abandoned(
+    recorder: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran, go_on = [], threading.Event()
+    recorder.abandon = lambda _: ran.append("abandoned")
 
     def step() -> None:
-        recorder.link.run(lambda: ran.append("too late"))
+        assert go_on.wait(5)
         raise RuntimeError("a bug in a session")
 
     recorder.link.run(step)
-    recorder.abandoned.get(timeout=5)
+    recorder.link.run(lambda: ran.append("accepted in the same turn, or before the end was known"))
+    go_on.set()
     recorder.link._thread.join(5)
-    assert ran == []
+    assert ran == ["abandoned", "accepted in the same turn, or before the end was known"]
+
+
+def test_what_was_accepted_by_a_link_that_dies_ends_with_its_error(caplog: pytest.LogCaptureFixture) -> None:
+    emails = QueueConfig("emails")
+    job = Envelope(job_id=uuid.uuid4(), job_type="x", queue="emails", enqueued_at_ms=0, payload=None)
+    with FakeBroker() as broker, RabbitMqBackend.connect(broker.url) as backend:
+        backend.declare([emails])
+        go_on = threading.Event()
+
+        def step() -> None:
+            assert go_on.wait(5)
+            raise RuntimeError("a bug in a session")
+
+        backend._link.run(step)
+        published = backend.publish_nowait(job)
+        go_on.set()
+        assert "the link to the broker has died" in str(published.exception(timeout=5))
+
+
+def test_a_callback_that_exits_keeps_no_other_future_from_its_end(
+    recorder: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    exits, other = Future(), Future()
+    exits.add_done_callback(lambda _: sys.exit(1))
+
+    def step() -> None:
+        recorder.link.resolve(exits, None)
+        recorder.link.resolve(other, "told")
+
+    recorder.link.run(step)
+    assert other.result(timeout=5) == "told"
+    assert recorder.in_turn(lambda: "alive") == "alive"
+    assert "SystemExit" in caplog.text
 
 
 def test_an_error_in_a_futures_callback_leaves_the_link_alone(recorder: Any, caplog: pytest.LogCaptureFixture) -> None:
