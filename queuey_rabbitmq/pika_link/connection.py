@@ -119,10 +119,11 @@ class PikaConnection:
 
     def abort(self) -> None:
         """Drop the connection without a word; see the port."""
-        if self.lost or self.dropped:
+        if self.lost:
             return
         self.closing = True
-        self._drop(f"the connection to {self._node} was dropped on purpose")
+        if not self.dropped:
+            self._drop(f"the connection to {self._node} was dropped on purpose")
 
     @property
     def is_connecting(self) -> bool:

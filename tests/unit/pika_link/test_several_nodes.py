@@ -138,6 +138,21 @@ def test_closing_while_a_later_node_is_tried_ends_the_connection(record_all: Any
     assert silent
 
 
+def test_closing_while_an_attempt_is_being_given_up_tries_no_other_node(
+    record_all: Any, ports: Ports, caplog: Any
+) -> None:
+    recorder = record_all(ports.is_silent("a"), ports.opens("b"))
+
+    def give_up_and_close() -> None:
+        connection = recorder.link.open("test", recorder.events.put)
+        connection.give_up(OSError("an attempt that ends in the same turn"))
+        connection.abort()
+
+    recorder.in_turn(give_up_and_close)
+    assert recorder.events.get(timeout=5).stage == "closing"
+    assert "b" not in ports.tried
+
+
 def test_a_reset_of_every_node_at_any_moment_fails_the_attempt(record_all: Any, serve: Any, caplog: Any) -> None:
     def reset(peer: socket.socket) -> None:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
