@@ -59,6 +59,8 @@ class Cluster:
             for seat in seats:
                 server = LocalServer.start(executable, lambda _folder: configuration, seat=seat)
                 self.nodes.append(Node(server, seat.name))
+                if len(self.nodes) == 1:
+                    self.nodes[0].wait()  # nodes that start together may each found a cluster of their own
             for node in self.nodes:
                 node.wait()
         except BaseException:
@@ -82,9 +84,16 @@ class Cluster:
         return first._replace(netloc=f"{credentials}@{addresses}").geturl()
 
     def members(self) -> int:
-        """Return how many nodes see each other, as the first that runs sees it."""
+        """Return how many members of the cluster run, as the first that runs sees it."""
         seen_by = next(node for node in self.nodes if node.is_running())
-        return int(seen_by.ask("integer_to_list(length([node() | nodes()]))"))
+        return int(
+            seen_by.ask(
+                """integer_to_list(length(case erlang:function_exported(rabbit_nodes, list_running, 0) of
+                    true -> rabbit_nodes:list_running();
+                    false -> rabbit_nodes:all_running()  % 3.10
+                end))"""
+            )
+        )
 
     def close(self) -> None:
         """End every node."""
