@@ -7,6 +7,10 @@ from collections import deque
 from queuey_rabbitmq.session.operations import Operation
 
 
+SWEEP_FROM = 1024
+"""From so many operations on, those that have finished behind one that has not are looked for."""
+
+
 class Deadlines:
     """Open operations, soonest deadline first.
 
@@ -16,6 +20,7 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._lines: dict[int, deque[Operation]] = {}
+        self._sweep_over = SWEEP_FROM
 
     def add(self, operation: Operation) -> None:
         """Watch an operation until it has finished."""
@@ -25,6 +30,10 @@ class Deadlines:
         while line and line[0].finished:
             line.popleft()
         line.append(operation)
+        if len(line) > self._sweep_over:
+            # One that is never answered would keep the bodies of all that are published until its deadline.
+            line = self._lines[operation.timeout_ms] = deque(one for one in line if not one.finished)
+            self._sweep_over = max(SWEEP_FROM, 2 * len(line))
 
     def next_ms(self) -> int | None:
         """Return the soonest deadline of an operation that has not finished."""

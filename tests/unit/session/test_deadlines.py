@@ -1,7 +1,15 @@
 """Deadlines name what is overdue, soonest first, and forget what has finished."""
 
-from queuey_rabbitmq.session.deadlines import Deadlines
+from weakref import ref
+
+from queuey_rabbitmq.session.deadlines import SWEEP_FROM, Deadlines
 from queuey_rabbitmq.session.operations import Step
+
+
+class Watched(Step):
+    """A step that can be looked at without being kept."""
+
+    __slots__ = ("__weakref__",)
 
 
 def step(deadline_ms: int, timeout_ms: int = 100) -> Step:
@@ -33,6 +41,18 @@ def test_what_is_overdue_is_taken_out_once() -> None:
     assert deadlines.overdue(100) == [due]
     assert deadlines.overdue(100) == []
     assert deadlines.next_ms() == 150
+
+
+def test_what_has_finished_is_not_kept_behind_one_that_is_never_answered() -> None:
+    deadlines = Deadlines()
+    deadlines.add(unanswered := step(100))
+    done = []
+    for _ in range(4 * SWEEP_FROM):
+        deadlines.add(last := Watched("publishing", deadline_ms=150, timeout_ms=100))
+        last.finished = True
+        done.append(ref(last))
+    assert sum(operation() is not None for operation in done) <= 2 * SWEEP_FROM
+    assert deadlines.open() == [unanswered]
 
 
 def test_nothing_open_has_no_deadline() -> None:
