@@ -6,7 +6,6 @@ from collections import deque
 
 from queuey_rabbitmq.session.operations import Operation
 
-
 SWEEP_FROM = 1024
 """From so many operations on, those that have finished behind one that has not are looked for."""
 
