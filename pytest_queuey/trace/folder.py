@@ -10,6 +10,8 @@ from typing import Final
 
 INDEX: Final = "index.html"
 _MAX_READABLE: Final = 80
+_UNPRINTABLE: Final = "backslashreplace"
+"""How what is no text is shown: names of files and queues may hold octets that are no UTF-8."""
 
 
 def opened(folder: Path) -> Path:
@@ -23,4 +25,9 @@ def page_name(test: str) -> str:
     """Return the name of a test's page: safe on every file system, readable, and no other test's."""
     path, _, name = test.partition("::")
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", f"{Path(path).stem}-{name}").strip("-")[:_MAX_READABLE]
-    return f"{readable}-{hashlib.sha256(test.encode()).hexdigest()[:10]}.html"
+    return f"{readable}-{hashlib.sha256(test.encode(errors=_UNPRINTABLE)).hexdigest()[:10]}.html"
+
+
+def write(file: Path, html: str) -> None:
+    """Write a page."""
+    file.write_text(html, encoding="utf-8", errors=_UNPRINTABLE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_queuey.trace.folder import INDEX, opened, page_name
+from pytest_queuey.trace.folder import INDEX, opened, page_name, write
 from pytest_queuey.trace.result import BAD, Result
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ class Traces:
 
     def _with(self, result: Result, report: pytest.TestReport) -> Result:
         """Return the result with what another phase of the test has come to."""
-        outcome = self._config.hook.pytest_report_teststatus(report=report, config=self._config)[0]
+        status = self._config.hook.pytest_report_teststatus(report=report, config=self._config)
+        outcome = status[0] if status is not None else report.outcome  # without pytest's terminal nobody says more
         if not outcome or result.outcome in BAD:
             return result
         return Result(result.test, outcome, report.longreprtext if outcome in BAD else "")
@@ -85,7 +86,7 @@ class Traces:
         from pytest_queuey.trace.page import page
 
         name = page_name(result.test)
-        (self._folder / name).write_text(page(result, recording), encoding="utf-8")
+        write(self._folder / name, page(result, recording))
         return list(Entry.of(result, recording, name))
 
     @pytest.hookimpl(optionalhook=True)
@@ -99,14 +100,16 @@ class Traces:
         self._entries += found
 
     def pytest_sessionfinish(self) -> None:
-        """Write the index, but for a worker of xdist."""
-        if not hasattr(self._config, "workerinput"):
+        """Write the index, but for a worker of xdist, and for a run that runs no test."""
+        if not hasattr(self._config, "workerinput") and not self._config.option.collectonly:
             from pytest_queuey.trace.index import Entry, index
 
             entries = [Entry(*entry) for entry in self._entries]
-            (self._folder / INDEX).write_text(index(entries), encoding="utf-8")
+            write(self._folder / INDEX, index(entries))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the pages are."""
+        if self._config.option.collectonly:
+            return
         pages = f"{len(self._entries):,} page{'' if len(self._entries) == 1 else 's'}"
         terminalreporter.write_sep("-", f"queuey: traces, {pages}: {self._folder / INDEX}")

@@ -138,6 +138,26 @@ def test_a_run_without_a_broker_in_memory_has_an_empty_index(run_pytest: pytest.
     assert "No test of this run used the broker in memory." in (run_pytest.path / "traces" / "index.html").read_text()
 
 
+def test_what_is_no_text_is_written_as_it_can_be(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(test_it="def test_it(queuey_broker): assert False, 'octet: \\udcff'")
+    run_pytest.runpytest_inprocess("--queuey-trace=traces", "-p", "no:terminal")
+    (page,) = (run_pytest.path / "traces").glob("test_it-*.html")
+    assert r"octet: \udcff" in page.read_text()
+
+
+def test_a_run_that_only_collects_leaves_the_last_index(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(test_it="def test_it(queuey_broker): pass")
+    run_pytest.runpytest_inprocess("--queuey-trace=traces").assert_outcomes(passed=1)
+    run_pytest.runpytest_inprocess("--queuey-trace=traces", "--collect-only")
+    assert "test_it.py::test_it[fake]" in (run_pytest.path / "traces" / "index.html").read_text()
+
+
+def test_pages_are_written_without_pytests_terminal_too(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(test_it="def test_it(queuey_broker): assert False")
+    run_pytest.runpytest_inprocess("--queuey-trace=traces", "-p", "no:terminal")
+    assert " failed</span>" in (run_pytest.path / "traces" / "index.html").read_text()
+
+
 def test_names_of_pages_are_safe_and_no_two_tests_share_one() -> None:
     tests = [
         "t.py::test_it[a/b]",
