@@ -246,6 +246,9 @@ class Dispatcher:
         return Dead(f"cannot be tried again: {refusal}{last}", error)
 
     def _settle_failed(self, attempt: Attempt, error: BaseException) -> None:
+        if not isinstance(error, _GONE):
+            # Before anybody is told: who moves virtual time when they have been must find the job on its way.
+            self._give_back(attempt, after_ms=self._rules.settle_backoff_ms)
         with self._lock:
             self.settle_failures += 1
         context = attempt.context
@@ -260,8 +263,6 @@ class Dispatcher:
         )
         if self._hooks:
             self._hooks.tell("settle_failed", context, error)
-        if not isinstance(error, _GONE):
-            self._give_back(attempt, after_ms=self._rules.settle_backoff_ms)
 
     def _give_back(self, attempt: Attempt, *, after_ms: int) -> None:
         try:
