@@ -23,6 +23,7 @@ from pytest_queuey.trace.recording import Recording
 from pytest_queuey.trace.result import Result
 from queuey_fake import FakeBroker
 from queuey_rabbitmq import Envelope, QueueConfig
+from tests.browser import picture
 from tests.browser.chromium import DARK, dom_of, screenshot_of
 
 pytestmark = pytest.mark.skipif(os.environ.get("QUEUEY_BROWSER") != "1", reason="runs by itself: tox -e browser")
@@ -129,6 +130,12 @@ def test_it_is_readable_in_the_light_and_in_the_dark(tmp_path: Path) -> None:
     dark = screenshot_of(path, tmp_path / "dark", *DARK)
     assert min(len(light), len(dark)) > 5 * len(empty)  # compressed: a blank page takes next to nothing
     assert light != dark
+
+
+def test_the_picture_in_the_documentation_can_be_made_again(tmp_path: Path) -> None:
+    made = tmp_path / "trace.png"
+    picture.main(str(made))
+    assert 50_000 < made.stat().st_size < 150_000
 
 
 def test_nothing_that_a_test_says_is_run_or_fetched(tmp_path: Path, trap: str) -> None:
