@@ -234,10 +234,11 @@ class ConnectionLost(msgspec.Struct, frozen=True):
 class CommandRefused(msgspec.Struct, frozen=True):
     """The link cannot write a command, and sent nothing of it; the channel stays as it was.
 
-    A name is over 255 bytes, say, or AMQP has no type for a header's value. It comes in the turn of the `send` where
-    that can be, after the code that sent, and before any confirm of what was sent with it. A `Publish`
-    that is refused keeps its number: later confirms count on as if it had been sent. Behind a refused `DeclareQueue`,
-    the rest of the same `send` on that channel is refused too, so that no publish goes without its declaration.
+    A name is over 255 bytes, say, AMQP has no type for a header's value, or no number is free for a channel. It comes
+    in the turn of the `send` where that can be, after the code that sent, and before any confirm of what was sent with
+    it. A `Publish` that is refused keeps its number: later confirms count on as if it had been sent. Behind a refused
+    `DeclareQueue`, the rest of the same `send` on that channel is refused too, so that no publish goes without its
+    declaration.
     """
 
     channel: int

@@ -154,7 +154,10 @@ class PikaConnection:
         channel = PikaChannel(self, command)
         try:
             channel.open(self._pika)
-        except Exception as error:  # noqa: BLE001 -- no free number, not open yet: the session is told in any case
+        except pika.exceptions.NoFreeChannels:
+            in_use = f"all {self._pika.params.channel_max} channels that channel_max allows are in use"
+            self.refused(command, RuntimeError(in_use))
+        except Exception as error:  # noqa: BLE001 -- not open yet, say: the session is told in any case
             self.refused(command, error)
         else:
             self._channels[command.channel] = channel

@@ -86,6 +86,10 @@ class SessionConnection:
         self.send([amqp.OpenChannel(self._channels, confirms)])
         return self._channels
 
+    def forget_channel(self, number: int) -> None:
+        """Hear no more of a channel that could not be opened."""
+        self._owners.pop(number, None)
+
     def _on_event(self, event: amqp.Event) -> None:
         channel = getattr(event, "channel", None)
         if channel is not None:
@@ -133,8 +137,8 @@ def lost_error(name: str, event: amqp.ConnectionLost) -> BackendError:
 class ManagedChannel(ABC):
     """A channel of a session: opened when it is first needed, and again after it was lost.
 
-    A subclass says what it does when it is `opened`, `closed` by the broker or `lost` with its connection, and which
-    other events it handles.
+    A subclass says what it does when it is `opened` or `not_opened`, `closed` by the broker or `lost` with its
+    connection, when a command of its own is `refused`, and which other events it handles.
     """
 
     handlers: ClassVar[Mapping[type[amqp.Event], str]] = {}
@@ -152,6 +156,7 @@ class ManagedChannel(ABC):
         }
         self._dispatch[amqp.ChannelOpened] = self._on_opened
         self._dispatch[amqp.ChannelClosed] = self._on_closed
+        self._dispatch[amqp.CommandRefused] = self._on_refused
 
     def open(self) -> None:
         """Start to open the channel, unless it is open or opening, or its connection is not ready."""
@@ -174,6 +179,14 @@ class ManagedChannel(ABC):
         """Do what waited for the channel."""
 
     @abstractmethod
+    def not_opened(self, error: BackendError) -> None:
+        """Do what follows where no channel can be opened, though the connection is there."""
+
+    @abstractmethod
+    def refused(self, event: amqp.CommandRefused) -> None:
+        """Do what follows where the link cannot write a command."""
+
+    @abstractmethod
     def closed(self, code: int, text: str) -> None:
         """Do what follows from the broker closing the channel, or from its having been asked to."""
 
@@ -184,6 +197,16 @@ class ManagedChannel(ABC):
     def _on_opened(self, _event: amqp.ChannelOpened) -> None:
         self.state = "open"
         self.opened()
+
+    def _on_refused(self, event: amqp.CommandRefused) -> None:
+        if not isinstance(event.command, amqp.OpenChannel):
+            self.refused(event)
+            return
+        self.state = "closed"
+        self.connection.forget_channel(event.channel)
+        error = BackendError(f"no channel can be opened on the {self.connection.name} connection: {event.error}")
+        error.__cause__ = event.error
+        self.not_opened(error)
 
     def _on_closed(self, event: amqp.ChannelClosed) -> None:
         self.state = "closed"

@@ -69,7 +69,6 @@ class ConsumerChannel(ManagedChannel):
         amqp.ConsumeStarted: "_started",
         amqp.ConsumerCancelled: "_cancelled",
         amqp.QueueDeclared: "_checked",
-        amqp.CommandRefused: "_refused",
     }
 
     def __init__(
@@ -206,8 +205,26 @@ class ConsumerChannel(ManagedChannel):
         for _ in self._checks:
             self._ask_the_queue()
 
+    def not_opened(self, error: BackendError) -> None:
+        """End the consumer as it was asked to; or leave it to its keeper, as there is no channel for it."""
+        failure = BackendError(f"consuming queue '{self.queue}': {error}")
+        failure.__cause__ = error
+        self._channel_gone(failure)
+
+    def refused(self, event: amqp.CommandRefused) -> None:
+        """End the consumer: what it says cannot be written."""
+        self.end(BackendError(f"consuming queue '{self.queue}': it cannot be written in AMQP: {event.error}"))
+        self._close_channel()
+
     def closed(self, code: int, text: str) -> None:
         """End the consumer as it was asked to; or leave it to its keeper, as the broker closed its channel."""
+        self._channel_gone(
+            ChannelClosedError(
+                f"consuming queue '{self.queue}': the broker closed the channel: {code} {text}", code=code, text=text
+            )
+        )
+
+    def _channel_gone(self, error: BackendError) -> None:
         self.live = False
         reopens, self._reopens = self._reopens, False
         if self._drains:
@@ -217,13 +234,7 @@ class ConsumerChannel(ManagedChannel):
         elif reopens:
             self.open()
         else:
-            self._lost_by_broker(
-                ChannelClosedError(
-                    f"consuming queue '{self.queue}': the broker closed the channel: {code} {text}",
-                    code=code,
-                    text=text,
-                )
-            )
+            self._lost_by_broker(error)
 
     def lost(self, error: BackendError) -> None:
         """Wait for the connection to come back, or end with it; the broker takes back what was not settled."""
@@ -286,10 +297,6 @@ class ConsumerChannel(ManagedChannel):
                 "node that held it is gone, or a delivery was held longer than the broker's consumer_timeout allows"
             )
         )
-
-    def _refused(self, event: amqp.CommandRefused) -> None:
-        self.end(BackendError(f"consuming queue '{self.queue}': it cannot be written in AMQP: {event.error}"))
-        self._close_channel()
 
 
 def lost_delivery(queue: str) -> DeliveryLost:

@@ -20,7 +20,7 @@ class DeclareChannel(ManagedChannel):
     answer is sent again with those that wait: declaring twice is declaring once.
     """
 
-    handlers: ClassVar = {amqp.QueueDeclared: "_declared", amqp.CommandRefused: "_refused"}
+    handlers: ClassVar = {amqp.QueueDeclared: "_declared"}
     repeats: ClassVar[bool] = True
     """Whether it is used again when its connection has come back."""
 
@@ -50,6 +50,19 @@ class DeclareChannel(ManagedChannel):
     def opened(self) -> None:
         """Go on with what waited for the channel."""
         self.resume()
+
+    def not_opened(self, error: BackendError) -> None:
+        """Fail what waited for the channel."""
+        waiting, self._waiting = self._waiting, deque()
+        for operation in waiting:
+            self._fail(operation, error)
+
+    def refused(self, event: amqp.CommandRefused) -> None:
+        """Fail the operation: one of its declarations cannot be written."""
+        # What was written before it is still answered, on this channel; so the channel is given up with it.
+        if self._current is not None:
+            self._endings.refused_here(self._current, event.error)
+            self.connection.send([amqp.CloseChannel(self.number)])
 
     def closed(self, code: int, text: str) -> None:
         """Fail the current operation with what the broker said about its current queue."""
@@ -81,9 +94,12 @@ class DeclareChannel(ManagedChannel):
             operation.declared = 0
             self._waiting.appendleft(operation)
         else:
-            failure = type(error)(f"{operation.doing}: {error}")
-            failure.__cause__ = error
-            self._endings.fail(operation, failure)
+            self._fail(operation, error)
+
+    def _fail(self, operation: DeclareOperation, error: BackendError) -> None:
+        failure = type(error)(f"{operation.doing}: {error}")
+        failure.__cause__ = error
+        self._endings.fail(operation, failure)
 
     def _send(self, operation: DeclareOperation) -> None:
         self.connection.send(
@@ -110,12 +126,6 @@ class DeclareChannel(ManagedChannel):
     def forget_finished(self) -> None:
         """Drop what waited until its deadline."""
         self._waiting = deque(operation for operation in self._waiting if not operation.finished)
-
-    def _refused(self, event: amqp.CommandRefused) -> None:
-        # What was written before it is still answered, on this channel; so the channel is given up with it.
-        if self._current is not None:
-            self._endings.refused_here(self._current, event.error)
-            self.connection.send([amqp.CloseChannel(self.number)])
 
 
 class ReplayChannel(DeclareChannel):

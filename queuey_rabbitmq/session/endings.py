@@ -139,6 +139,16 @@ class Endings:
         failure.__cause__ = error
         self.fail(operation, failure)
 
+    def not_sent(self, operation: PublishOperation, why: BackendError) -> None:
+        """End a publish for which there is no channel."""
+        if operation.sent:  # on a connection that was lost
+            self.unknown(operation, why)
+            return
+        self.release(operation)
+        failure = BackendError(f"{operation.doing}: nothing was sent: {why}")
+        failure.__cause__ = why
+        self.fail(operation, failure)
+
     def unknown(self, operation: PublishOperation, why: BaseException) -> None:
         """End a publish that was sent and will never be answered."""
         self.release(operation)

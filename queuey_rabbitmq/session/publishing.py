@@ -29,7 +29,6 @@ class PublishChannel(ManagedChannel):
         amqp.Confirmed: "_confirmed",
         amqp.Nacked: "_nacked",
         amqp.Returned: "_returned",
-        amqp.CommandRefused: "_refused",
     }
 
     def __init__(self, connection: SessionConnection, endings: Endings) -> None:
@@ -62,6 +61,19 @@ class PublishChannel(ManagedChannel):
     def opened(self) -> None:
         """Send what waited for the channel."""
         self.resume()
+
+    def not_opened(self, error: BackendError) -> None:
+        """Fail what waited for the channel."""
+        waiting, self._waiting = self._waiting, deque()
+        for operation in waiting:
+            self._endings.not_sent(operation, error)
+
+    def refused(self, event: amqp.CommandRefused) -> None:
+        """Fail the message that cannot be written."""
+        assert isinstance(event.command, amqp.Publish), "this channel only publishes"
+        operation = self._ledger.refused(event.command.body, event.command.routing_key)
+        if operation is not None:
+            self._endings.refused_here(operation, event.error)
 
     def closed(self, code: int, text: str) -> None:
         """End what was in flight as unknown; what waited goes out on the next channel."""
@@ -100,12 +112,6 @@ class PublishChannel(ManagedChannel):
     def _returned(self, event: amqp.Returned) -> None:
         self._ledger.returned(event.routing_key, event.message_id, f"{event.code} {event.text}")
 
-    def _refused(self, event: amqp.CommandRefused) -> None:
-        assert isinstance(event.command, amqp.Publish), "this channel only publishes"
-        operation = self._ledger.refused(event.command.body, event.command.routing_key)
-        if operation is not None:
-            self._endings.refused_here(operation, event.error)
-
 
 class SoloChannel(ManagedChannel):
     """One operation at a time, so that whatever comes is its answer."""
@@ -116,7 +122,6 @@ class SoloChannel(ManagedChannel):
         amqp.Nacked: "_nacked",
         amqp.Returned: "_returned",
         amqp.QueueDeclared: "_declared",
-        amqp.CommandRefused: "_refused",
     }
 
     def __init__(self, connection: SessionConnection, endings: Endings, pool: SoloPool) -> None:
@@ -147,6 +152,19 @@ class SoloChannel(ManagedChannel):
         """Send what waited for the channel."""
         if self._operation is not None:
             self._send()
+
+    def not_opened(self, error: BackendError) -> None:
+        """Leave the operation to the channels of the pool that are open."""
+        operation, _ = self._take()
+        assert operation is not None, "a solo channel is opened for an operation"
+        self._pool.not_opened(self, operation, error)
+
+    def refused(self, event: amqp.CommandRefused) -> None:
+        """Fail the operation: a part of it cannot be written."""
+        operation, _ = self._take()
+        if operation is not None:
+            self._endings.refused_here(operation, event.error)
+            self._answered()
 
     def closed(self, code: int, text: str) -> None:
         """Fail the operation: the broker refused its declaration or its message."""
@@ -212,12 +230,6 @@ class SoloChannel(ManagedChannel):
             self._endings.nacked(operation)
         self._answered()
 
-    def _refused(self, event: amqp.CommandRefused) -> None:
-        operation, _ = self._take()
-        if operation is not None:
-            self._endings.refused_here(operation, event.error)
-            self._answered()
-
     def _answered(self) -> None:
         if self.state == "open":  # an answer may cross the close of a channel that was given up
             self._pool.next(self)
@@ -251,6 +263,15 @@ class SoloPool:
         """Take back a channel that has done its work."""
         if channel not in self._free:
             self._free.append(channel)
+        self.resume()
+
+    def not_opened(self, channel: SoloChannel, operation: PublishOperation, error: BackendError) -> None:
+        """Do without a channel for which the connection has no room, as long as there is another one."""
+        if any(other.state in ("open", "opening") for other in self._channels):
+            self._waiting.appendleft(operation)
+        else:
+            self._free.append(channel)
+            self._endings.not_sent(operation, error)
         self.resume()
 
     def wait_again(self, operation: PublishOperation) -> None:
