@@ -38,17 +38,21 @@ LOOK_EVERY_S = 0.02
 """How often a thread that waits in virtual time looks whether time was moved without anybody being told."""
 
 
+class Owner(Protocol):
+    """The other end of a connection to the model. Under the lock."""
+
+    def take_output(self, connection: Connection) -> None:
+        """Take what the model has to say on a connection."""
+
+    def drop(self, connection: Connection) -> None:
+        """End a connection without a word: it is lost."""
+
+
 class FrontEnd(Protocol):
     """Someone with connections to the model: a session's link, or the server of the AMQP port."""
 
     def take_in(self) -> None:
         """Let what clients have sent already take effect, waiting for nobody. Without the lock."""
-
-    def take_output(self, connection: Connection) -> None:
-        """Take what the model has to say on a connection. Under the lock."""
-
-    def drop(self, connection: Connection) -> None:
-        """End a connection without a word: it is lost. Under the lock."""
 
     def end_of_turn(self) -> None:
         """Do what is left at the end of a turn; may use the model once more. Under the lock."""
@@ -106,14 +110,15 @@ class Engine:
         self.clock = clock
         self.wait_guard_s = wait_guard_s
         self.driving_thread = threading.get_ident()
-        self._lock = threading.Lock()
-        self._happened = threading.Condition(self._lock)
+        self.lock = threading.Lock()
+        """Held in each turn."""
+        self._happened = threading.Condition(self.lock)
         self._waiting = 0
         self._has_company = False
         """Whether another thread than the driving one has ever had to do with this broker."""
         self._blocked: dict[threading.Thread, Callable[[], bool]] = {}
         """Threads that wait, and whether they have what they wait for."""
-        self._owners: dict[Connection, FrontEnd] = {}
+        self._owners: dict[Connection, Owner] = {}
         self._front_ends: list[FrontEnd] = []
         self._completions: deque[tuple[Pending, Any, BaseException | None]] = deque()
         self._completing_elsewhere = 0
@@ -127,13 +132,15 @@ class Engine:
 
     def run(self, step: Callable[[], object]) -> None:
         """Run a step in a turn, and complete the futures that it ended."""
-        self.is_driving_thread()  # or it has company from now on
-        with self._lock:
+        if threading.get_ident() != self.driving_thread:
+            self._has_company = True
+        with self.lock:
             self._catch_up()
             step()
             self._settle_down()
-            completions = self._take_completions()
-        self._complete(completions)
+            completions = self._take_completions() if self._completions else None
+        if completions is not None:
+            self._complete(completions)
 
     def look(self, read: Callable[[], T]) -> T:
         """Read something of the model, caught up with the clock; nothing may be changed."""
@@ -150,9 +157,9 @@ class Engine:
         if front_end in self._front_ends:
             self._front_ends.remove(front_end)
 
-    def own(self, connection: Connection, front_end: FrontEnd) -> None:
-        """Name the front end of a connection. In a turn."""
-        self._owners[connection] = front_end
+    def own(self, connection: Connection, owner: Owner) -> None:
+        """Name the other end of a connection. In a turn."""
+        self._owners[connection] = owner
 
     def disown(self, connection: Connection) -> None:
         """Forget a connection; what the model still says on it is dropped. In a turn."""
@@ -165,7 +172,7 @@ class Engine:
     def close(self) -> None:
         """Take no part in the clock any more, and wake whoever waits."""
         self._leave_clock()
-        with self._lock:
+        with self.lock:
             self._happened.notify_all()
 
     def _settle_down(self) -> None:
@@ -185,22 +192,18 @@ class Engine:
                         owner.drop(connection)
             for front_end in self._front_ends:
                 front_end.end_of_turn()
-            if not model.connections_with_output and not self.traffic.let_arrive():
+            if not model.connections_with_output and (self.traffic.is_calm or not self.traffic.let_arrive()):
                 break
         if self._waiting:
             self._happened.notify_all()
 
-    def _take_completions(self) -> deque[tuple[Pending, Any, BaseException | None]] | None:
-        if not self._completions:
-            return None
+    def _take_completions(self) -> deque[tuple[Pending, Any, BaseException | None]]:
         taken, self._completions = self._completions, deque()
         self._completing_elsewhere += 1
         return taken
 
-    def _complete(self, completions: deque[tuple[Pending, Any, BaseException | None]] | None) -> None:
+    def _complete(self, completions: deque[tuple[Pending, Any, BaseException | None]]) -> None:
         """End futures in order. A turn that a callback starts leaves its own to the loop that is running already."""
-        if completions is None:
-            return
         mine: deque[Any] | None = getattr(self._own, "completions", None)
         if mine is not None:
             mine.extend(completions)
@@ -216,7 +219,7 @@ class Engine:
                             future.set_exception(error)
             finally:
                 self._own.completions = None
-        with self._lock:
+        with self.lock:
             self._completing_elsewhere -= 1
             if self._waiting:
                 self._happened.notify_all()
@@ -231,7 +234,7 @@ class Engine:
 
     def next_due_ms(self) -> int | None:
         """Return the next instant, in ms since the epoch, at which the model or a front end has something due."""
-        with self._lock:
+        with self.lock:
             return self._next_due_ms()
 
     def take_in(self) -> None:
@@ -246,7 +249,7 @@ class Engine:
 
     def clock_moved(self) -> None:
         """Let everything that is due happen."""
-        with self._lock:
+        with self.lock:
             if not self._catch_up():
                 self._look_at_deadlines()  # those too that came to be due at this very instant
             self._settle_down()
@@ -326,7 +329,7 @@ class Engine:
         """Wait for other threads that are at work at this instant; see `let_others_work`."""
         began_s: float | None = None
         while True:
-            with self._lock:
+            with self.lock:
                 busy, full = self._who_is_at_work(), self._full_mailboxes()
                 if busy is None and not full:
                     return began_s is not None
@@ -344,12 +347,12 @@ class Engine:
 
     def is_anybody_at_work(self) -> bool:
         """Tell whether the driving thread would have to wait for others before it moves time."""
-        with self._lock:
+        with self.lock:
             return self._who_is_at_work() is not None or bool(self._full_mailboxes())
 
     def waiting_threads(self) -> set[threading.Thread]:
         """Return the threads that wait for something to come, or for time to move."""
-        with self._lock:
+        with self.lock:
             return set(self._blocked)
 
     def _who_is_at_work(self) -> str | None:
@@ -376,7 +379,7 @@ class Engine:
         if not ready():
             return False
         if then is not None:
-            with self._lock:
+            with self.lock:
                 if not ready():
                     return False
                 then()
@@ -404,11 +407,11 @@ class Engine:
     def _block(self, ready: Callable[[], bool], deadline_ms: int | None, then: Callable[[], object] | None) -> bool:
         guard_s = real_time.monotonic_s() + self.wait_guard_s
         me = threading.current_thread()
-        with self._lock:
+        with self.lock:
             self._blocked[me] = lambda: ready() or (deadline_ms is not None and self._elapsed_ms >= deadline_ms)
         try:
             while True:
-                with self._lock:
+                with self.lock:
                     if ready():
                         if then is not None:
                             then()
@@ -423,7 +426,7 @@ class Engine:
                 if self.clock.now_ms() != self._last_ms:
                     self.clock_moved()
         finally:
-            with self._lock:
+            with self.lock:
                 del self._blocked[me]
 
     def _wait_really(
@@ -437,7 +440,7 @@ class Engine:
                 naps.append(end - real_time.monotonic_s())
                 if naps[-1] <= 0:
                     return False
-            with self._lock:
+            with self.lock:
                 if not ready():
                     self._sleep(max(0.0, min(naps, default=self.wait_guard_s)))
             self.clock_moved()

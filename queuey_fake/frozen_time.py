@@ -35,6 +35,9 @@ class Listener(Protocol):
 
 def shown_ms() -> int | None:
     """Return the time that is shown instead of the real one, in ms since the epoch; None where the real one is."""
+    loaded = sys.modules
+    if "freezegun.api" not in loaded and "time_machine" not in loaded:
+        return None  # asked several times for each job
     freeze = _freeze()
     if freeze is not None:
         return (_instant(freeze) - EPOCH) // MS

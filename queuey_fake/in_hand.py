@@ -18,32 +18,30 @@ class InHand:
     """The deliveries of one connection that threads have in hand. In turns, but for `take`: under the lock."""
 
     def __init__(self) -> None:
-        self._threads: dict[int, dict[int, Thread]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._threads)
+        self.by_channel: dict[int, dict[int, Thread]] = {}
+        """Who holds what: by channel, and by delivery tag."""
 
     def take(self, channel: int, delivery_tag: int) -> None:
         """Note that the calling thread has taken a delivery."""
-        self._threads.setdefault(channel, {})[delivery_tag] = threading.current_thread()
+        self.by_channel.setdefault(channel, {})[delivery_tag] = threading.current_thread()
 
     def settle(self, channel: int, delivery_tag: int, *, multiple: bool) -> None:
         """Note that a delivery is settled, or with `multiple` it and all before it."""
-        held = self._threads.get(channel)
+        held = self.by_channel.get(channel)
         if held is None:
             return
         for tag in [tag for tag in held if tag == delivery_tag or (multiple and tag < delivery_tag)]:
             del held[tag]
         if not held:
-            del self._threads[channel]
+            del self.by_channel[channel]
 
     def forget(self, channel: int) -> None:
         """Note that a channel is gone: what came from it is nobody's any more."""
-        self._threads.pop(channel, None)
+        self.by_channel.pop(channel, None)
 
     def threads(self) -> Iterator[Thread]:
         """Yield the threads that have something in hand."""
-        for held in self._threads.values():
+        for held in self.by_channel.values():
             yield from held.values()
 
 

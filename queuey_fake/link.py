@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from threading import Thread, current_thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import astuple
 
@@ -68,7 +68,9 @@ class InProcessLink:
         self._journal = journal
         self._explain_wait = explain_wait
         self._on_close = on_close
-        self._connections: list[InProcessConnection] = []
+        self._connections: dict[InProcessConnection, None] = {}
+        self.unfinished: dict[InProcessConnection, None] = {}
+        """The connections that have something left for the end of the turn."""
         self._driven: amqp.Driven | None = None
         self._closed = False
         self._mailboxes: weakref.WeakSet[InProcessMailbox] = weakref.WeakSet()
@@ -98,7 +100,7 @@ class InProcessLink:
             name=f"{self._connection_name} {name}" if self._connection_name else name,
             connect_by_ms=self.monotonic_ms() + self._connect_timeout_ms,
         )
-        self._connections.append(connection)
+        self._connections[connection] = None
         return connection
 
     def run(self, step: Callable[[], object]) -> None:
@@ -124,8 +126,7 @@ class InProcessLink:
 
     def wait(self, future: amqp.Pending[T], deadline_ms: int) -> T:
         """Wait for a future; in virtual time, which moves to what is due until the future is done."""
-        timeout_ms = max(0, deadline_ms - self.monotonic_ms())
-        if not self.wait_until(future.done, timeout_ms):
+        if not future.done() and not self.wait_until(future.done, max(0, deadline_ms - self.monotonic_ms())):
             raise DeadlineExceededError("the broker did not answer in time")
         return future.result()
 
@@ -147,7 +148,7 @@ class InProcessLink:
 
     def forget(self, connection: InProcessConnection) -> None:
         """Learn that a connection is gone."""
-        self._connections.remove(connection)
+        self._connections.pop(connection, None)
 
     def _drop_connections(self) -> None:
         for connection in list(self._connections):
@@ -173,24 +174,12 @@ class InProcessLink:
     def take_in(self) -> None:
         """Do nothing: what a session sends takes effect at once."""
 
-    def take_output(self, connection: ModelConnection) -> None:
-        """Hand what the model says on a connection to the session."""
-        for mine in self._connections:
-            if mine.model is connection:
-                mine.take_output()
-                return
-        connection.outbox.clear()
-
-    def drop(self, connection: ModelConnection) -> None:
-        """Let a connection be lost."""
-        for mine in list(self._connections):
-            if mine.model is connection:
-                mine.cut()
-
     def end_of_turn(self) -> None:
-        """Let the connections report what is left, and the session send its acks."""
-        for connection in list(self._connections):
-            connection.report()
+        """Let the connections do what is left, and the session send its acks."""
+        while self.unfinished:
+            connection = next(iter(self.unfinished))
+            del self.unfinished[connection]
+            connection.finish()
         if self._driven is not None:
             self._driven.end_of_turn()
 
@@ -235,12 +224,8 @@ class InProcessLink:
         return None if hung_since_ms is None or self._silence_ms is None else hung_since_ms + self._silence_ms
 
 
-class Arriving(NamedTuple):
-    """A delivery, by what settles it."""
-
-    in_hand: InHand
-    channel: int
-    delivery_tag: int
+Arriving = tuple[InHand, int, int]
+"""A delivery, by what settles it: who notes that, the channel, and the delivery tag."""
 
 
 class InProcessMailbox:
@@ -260,16 +245,21 @@ class InProcessMailbox:
 
     def get(self, timeout_ms: int | None) -> Any | None:
         """Take the oldest item; wait for one as the engine waits."""
+        if self._items:
+            with self._engine.lock:
+                if self._items:
+                    return self._take()
         taken: list[Any] = []
-        self._link.wait_until(self._has_items, timeout_ms, then=partial(self._take_into, taken))
+        self._link.wait_until(self._has_items, timeout_ms, then=lambda: taken.append(self._take()))
         return taken[0] if taken else None
 
-    def _take_into(self, taken: list[Any]) -> None:
+    def _take(self) -> Any:
         item, arrived = self._items.popleft()
         if arrived is not None and not self._engine.is_driving_thread():
-            arrived.in_hand.take(arrived.channel, arrived.delivery_tag)
+            in_hand, channel, delivery_tag = arrived
+            in_hand.take(channel, delivery_tag)
         self.is_heeded = True
-        taken.append(item)
+        return item
 
     def is_to_be_emptied(self) -> bool:
         """Tell whether a delivery lies here for another thread, which is at work and may take it any moment."""
@@ -295,10 +285,11 @@ class InProcessConnection:
         connect_by_ms: int,
     ) -> None:
         self._engine = engine
+        self._traffic = engine.traffic
         self._name = name
         self._journal = journal
         self._link = link
-        self._on_event = on_event
+        self.on_event = on_event
         self._channels: dict[int, Channel] = {}
         self._confirming: set[int] = set()
         self._is_gone = False
@@ -321,10 +312,11 @@ class InProcessConnection:
         """Have the commands done on the model, in order."""
         if self._is_gone:
             return
-        if self.in_hand:
+        if self.in_hand.by_channel:
             self._note_settled(commands)
-        if self._to_broker.is_clear:
-            self._take(commands)
+        if self._traffic.is_calm:
+            self._unread.extend(commands)
+            self._read()
         else:
             self._to_broker.put(partial(self._take, list(commands)))
 
@@ -354,48 +346,57 @@ class InProcessConnection:
             self._end(stage, code, text)
             self._to_broker.put(partial(self._take, [_Farewell.HANG_UP]))
 
-    def cut(self) -> None:
+    # what the engine calls (Owner)
+
+    def take_output(self, connection: ModelConnection) -> None:
+        """Tell the session what the model has written."""
+        outbox = connection.outbox
+        if self._traffic.is_calm:
+            while outbox and not self._is_gone:
+                event = outbox.popleft()
+                _TELL[type(event)](self, event)
+        else:
+            for event in outbox:
+                self._to_client.put(partial(self._hear, event))
+            outbox.clear()
+        if self._unread:  # the broker may read again
+            self._link.unfinished[self] = None
+
+    def drop(self, connection: ModelConnection) -> None:
         """Hear that the connection is lost: what was on its way is, too."""
+        del connection
         self._to_broker.clear()
         self._to_client.clear()
         if not self._is_gone:
             self._end("open", 0, "the connection was cut: ConnectionResetError")
 
-    def report(self) -> None:
-        """Tell the session what does not come from the model's outbox."""
+    def finish(self) -> None:
+        """Tell the session what does not come from the model's outbox, and have read what was not."""
         while self._reports:
-            self._on_event(self._reports.popleft())
+            self.on_event(self._reports.popleft())
         if self._is_gone:
             self._link.forget(self)
         elif self._unread:
             self._read()
 
-    def take_output(self) -> None:
-        """Tell the session what the model has written."""
-        assert self.model is not None, "only a model writes"
-        outbox = self.model.outbox
-        if self._to_client.is_clear:
-            while outbox and not self._is_gone:
-                self._translate(outbox.popleft())
-        else:
-            for event in outbox:
-                self._to_client.put(partial(self._hear, event))
-            outbox.clear()
-
     def _hear(self, event: events.Event) -> None:
         if not self._is_gone:
-            self._translate(event)
+            _TELL[type(event)](self, event)
+
+    def _report(self, event: amqp.Event) -> None:
+        self._reports.append(event)
+        self._link.unfinished[self] = None
 
     def _end(self, stage: str, code: int, text: str) -> None:
         self._is_gone = True
         if self.model is not None:
             self._engine.disown(self.model)
-        self._reports.append(amqp.ConnectionLost(stage, code, text, None))
+        self._report(amqp.ConnectionLost(stage, code, text, None))
 
     def _opened(self) -> None:
         self.connect_by_ms = None
         release = self._engine.model.version.release
-        self._reports.append(amqp.ConnectionOpened({"product": "RabbitMQ", "version": release}))
+        self._report(amqp.ConnectionOpened({"product": "RabbitMQ", "version": release}))
 
     # what the broker does
 
@@ -405,7 +406,7 @@ class InProcessConnection:
             return
         self.model = self._engine.model.connect(name=self._name)
         if not self._is_gone:
-            self._engine.own(self.model, self._link)
+            self._engine.own(self.model, self)
         self._to_client.put(self._opened)
 
     def _take(self, commands: Sequence[amqp.Command | _Farewell]) -> None:
@@ -427,20 +428,17 @@ class InProcessConnection:
                 model.close()
             elif command is _Farewell.HANG_UP:
                 model.lose()
-            else:
-                self._perform(command, model)
+            elif type(command) is amqp.OpenChannel:
+                self._open_channel(command, model)
+            # or it is gone, and the session has been told, or is being told
+            elif (channel := self._channels.get(command.channel)) is not None:
+                _DO[type(command)](self, channel, command)
 
-    def _perform(self, command: amqp.Command, model: ModelConnection) -> None:
-        number = command.channel
-        if type(command) is amqp.OpenChannel:
-            channel = self._channels[number] = model.open_channel(number)
-            if command.confirms:
-                self._confirming.add(number)
-                channel.confirm_select()
-            return
-        known = self._channels.get(number)
-        if known is not None:  # or it is gone, and the session has been told, or is being told
-            _DO[type(command)](self, known, command)
+    def _open_channel(self, command: amqp.OpenChannel, model: ModelConnection) -> None:
+        channel = self._channels[command.channel] = model.open_channel(command.channel)
+        if command.confirms:
+            self._confirming.add(command.channel)
+            channel.confirm_select()
 
     def publish(self, channel: Channel, command: amqp.Publish) -> None:
         """Publish on the model, mandatory, through the default exchange."""
@@ -448,18 +446,11 @@ class InProcessConnection:
         channel.basic_publish("", command.routing_key, to_model(command.properties), command.body, mandatory=True)
         self._journal.is_ours = False
 
-    def _translate(self, event: Any) -> None:
-        _TELL[type(event)](self, event)
-
-    def tell(self, event: amqp.Event) -> None:
-        """Tell the session."""
-        self._on_event(event)
-
     def tell_delivery(self, event: events.Deliver) -> None:
         """Tell the session of a delivery, and who puts it into a mailbox what settles it."""
         channel, tag, properties = event.channel, event.delivery_tag, event.properties
-        self._link.arriving = Arriving(self.in_hand, channel, tag)
-        self._on_event(
+        self._link.arriving = self.in_hand, channel, tag
+        self.on_event(
             amqp.Delivered(
                 channel,
                 event.consumer_tag,
@@ -476,17 +467,17 @@ class InProcessConnection:
     def tell_opened(self, event: events.ChannelOpenOk) -> None:
         """Tell the session of an open channel, once it is in confirm mode where that was asked."""
         if event.channel not in self._confirming:
-            self._on_event(amqp.ChannelOpened(event.channel))
+            self.on_event(amqp.ChannelOpened(event.channel))
 
     def tell_closed_by_broker(self, event: events.ChannelClose) -> None:
         """Confirm a close, and tell the session of it."""
         self._to_broker.put(self._channels.pop(event.channel).close_ok)
-        self._on_event(amqp.ChannelClosed(event.channel, event.code, event.text))
+        self.on_event(amqp.ChannelClosed(event.channel, event.code, event.text))
 
     def tell_closed(self, event: events.ChannelCloseOk) -> None:
         """Tell the session of a close that it has asked for."""
         self._channels.pop(event.channel)
-        self._on_event(amqp.ChannelClosed(event.channel, 200, "closed as asked"))
+        self.on_event(amqp.ChannelClosed(event.channel, 200, "closed as asked"))
 
     def tell_end(self, event: events.ConnectionClose | events.ConnectionCloseOk) -> None:
         """Tell the session that the connection has ended."""
@@ -530,25 +521,25 @@ _TELL: defaultdict[type, Callable[[InProcessConnection, Any], None]] = defaultdi
     lambda: _nothing,
     {
         events.Deliver: InProcessConnection.tell_delivery,
-        events.Ack: lambda c, e: c.tell(amqp.Confirmed(e.channel, e.delivery_tag, e.multiple)),
-        events.Nack: lambda c, e: c.tell(amqp.Nacked(e.channel, e.delivery_tag, e.multiple)),
-        events.Return: lambda c, e: c.tell(
+        events.Ack: lambda c, e: c.on_event(amqp.Confirmed(e.channel, e.delivery_tag, e.multiple)),
+        events.Nack: lambda c, e: c.on_event(amqp.Nacked(e.channel, e.delivery_tag, e.multiple)),
+        events.Return: lambda c, e: c.on_event(
             amqp.Returned(e.channel, e.code, e.text, e.exchange, e.routing_key, e.properties.message_id)
         ),
-        events.QueueDeclareOk: lambda c, e: c.tell(
+        events.QueueDeclareOk: lambda c, e: c.on_event(
             amqp.QueueDeclared(e.channel, e.queue, e.message_count, e.consumer_count)
         ),
         events.ChannelOpenOk: InProcessConnection.tell_opened,
-        events.ConfirmSelectOk: lambda c, e: c.tell(amqp.ChannelOpened(e.channel)),
-        events.ConsumeOk: lambda c, e: c.tell(amqp.ConsumeStarted(e.channel, e.consumer_tag)),
-        events.CancelOk: lambda c, e: c.tell(amqp.ConsumerCancelled(e.channel, e.consumer_tag, by_broker=False)),
-        events.Cancel: lambda c, e: c.tell(amqp.ConsumerCancelled(e.channel, e.consumer_tag, by_broker=True)),
+        events.ConfirmSelectOk: lambda c, e: c.on_event(amqp.ChannelOpened(e.channel)),
+        events.ConsumeOk: lambda c, e: c.on_event(amqp.ConsumeStarted(e.channel, e.consumer_tag)),
+        events.CancelOk: lambda c, e: c.on_event(amqp.ConsumerCancelled(e.channel, e.consumer_tag, by_broker=False)),
+        events.Cancel: lambda c, e: c.on_event(amqp.ConsumerCancelled(e.channel, e.consumer_tag, by_broker=True)),
         events.ChannelClose: InProcessConnection.tell_closed_by_broker,
         events.ChannelCloseOk: InProcessConnection.tell_closed,
         events.ConnectionClose: InProcessConnection.tell_end,
         events.ConnectionCloseOk: InProcessConnection.tell_end,
-        events.ConnectionBlocked: lambda c, e: c.tell(amqp.ConnectionBlocked(e.reason)),
-        events.ConnectionUnblocked: lambda c, _e: c.tell(amqp.ConnectionUnblocked()),
+        events.ConnectionBlocked: lambda c, e: c.on_event(amqp.ConnectionBlocked(e.reason)),
+        events.ConnectionUnblocked: lambda c, _e: c.on_event(amqp.ConnectionUnblocked()),
     },
 )
 

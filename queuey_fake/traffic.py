@@ -105,18 +105,13 @@ class Lane:
         return len(self._late)
 
     @property
-    def is_clear(self) -> bool:
-        """Whether what is put in now arrives at once."""
-        return self._traffic.is_calm
-
-    @property
     def next_due(self) -> tuple[int, int]:
         """When the next arrives, and its place among all that arrive; there must be one."""
         return self._late[0][0]
 
     def put(self, arrive: Callable[[], object]) -> None:
         """Let something arrive: at once, or later."""
-        if self.is_clear:
+        if self._traffic.is_calm:
             arrive()
         else:
             self._late.append((self._traffic.hold(self), arrive))

@@ -120,7 +120,7 @@ class Broker:
 
     def next_due_ms(self) -> int | None:
         """Return the instant at which the next timer is due, None where none is set."""
-        return self._timers.next_due_ms()
+        return self._timers.next_due_ms
 
     def run_next(self, until_ms: int) -> bool:
         """Fire the timers of the next due instant, if it is not after `until_ms`; return whether there was one."""

@@ -21,12 +21,13 @@ class Timer(NamedTuple):
 
 
 class Timers:
-    """The current instant, `now_ms`, and all timers of one broker."""
+    """The current instant, `now_ms`, and all timers of one broker; the next fires at `next_due_ms`, None is never."""
 
-    __slots__ = ("_sequence", "_timers", "now_ms")
+    __slots__ = ("_sequence", "_timers", "next_due_ms", "now_ms")
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
+        self.next_due_ms: int | None = None
         self._sequence = 0
         self._timers: SortedList[Timer] = SortedList()
 
@@ -35,20 +36,22 @@ class Timers:
         self._sequence += 1
         timer = Timer(due_ms, self._sequence, action)
         self._timers.add(timer)
+        self._look_at_first()
         return timer
 
     def cancel(self, timer: Timer) -> None:
         """Take away a timer that has not fired."""
         self._timers.remove(timer)
-
-    def next_due_ms(self) -> int | None:
-        """Return the deadline of the timer that fires next."""
-        return self._timers[0].due_ms if self._timers else None
+        self._look_at_first()
 
     def take_due(self, until_ms: int) -> Timer | None:
         """Take the timer that fires next if it is due by then, and be at its instant, where that lies ahead."""
-        if not self._timers or self._timers[0].due_ms > until_ms:
+        if self.next_due_ms is None or self.next_due_ms > until_ms:
             return None
         timer: Timer = self._timers.pop(0)
+        self._look_at_first()
         self.now_ms = max(min(self.now_ms, until_ms), timer.due_ms)
         return timer
+
+    def _look_at_first(self) -> None:
+        self.next_due_ms = self._timers[0].due_ms if self._timers else None

@@ -43,7 +43,7 @@ def test_what_is_due_later_stays() -> None:
     timers = Timers(0)
     timers.set(11, lambda: None)
     assert timers.take_due(10) is None
-    assert timers.next_due_ms() == 11
+    assert timers.next_due_ms == 11
 
 
 def test_a_timer_that_is_overdue_does_not_turn_time_back() -> None:
