@@ -87,7 +87,7 @@ class SessionConnection:
         return self._channels
 
     def forget_channel(self, number: int) -> None:
-        """Hear no more of a channel that could not be opened."""
+        """Hear no more of a channel."""
         self._owners.pop(number, None)
 
     def _on_event(self, event: amqp.Event) -> None:

@@ -37,6 +37,8 @@ class DeclareChannel(ManagedChannel):
 
     def resume(self) -> None:
         """Go on with what waits, where that is possible now."""
+        if self._current is not None and self._current.finished:
+            self._leave_channel()
         if self.state != "open":
             if self._waiting:
                 self.open()
@@ -126,6 +128,17 @@ class DeclareChannel(ManagedChannel):
     def forget_finished(self) -> None:
         """Drop what waited until its deadline."""
         self._waiting = deque(operation for operation in self._waiting if not operation.finished)
+        self.resume()
+
+    def _leave_channel(self) -> None:
+        """Go on without the channel on which something was not answered until its deadline.
+
+        RabbitMQ 4.3 answers nothing while the node of a classic queue is down, the close of the channel neither.
+        """
+        self._current = None
+        self.state = "closed"
+        self.connection.forget_channel(self.number)
+        self.connection.send([amqp.CloseChannel(self.number)])
 
 
 class ReplayChannel(DeclareChannel):

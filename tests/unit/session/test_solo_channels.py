@@ -2,76 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Any
-
 import pytest
 
 from queuey_rabbitmq import amqp
 from queuey_rabbitmq.session.connection import SessionConnection
 from queuey_rabbitmq.session.endings import Endings
-from queuey_rabbitmq.session.in_flight import InFlightBound
 from queuey_rabbitmq.session.operations import Message, PublishOperation, QueueDeclaration
 from queuey_rabbitmq.session.publishing import SoloPool, refusal
+from tests.unit.session.conftest import Broker
 
 CHANNELS = 2
 
 
-class Broker:
-    """A link to a broker that opens and closes channels, and answers everything else when a test does."""
-
-    def __init__(self) -> None:
-        self.sent: list[amqp.Command] = []
-        self.is_ready = True
-        self.say: Callable[[amqp.Event], None]
-
-    def open(self, _name: str, on_event: Callable[[amqp.Event], None]) -> Broker:
-        self.say = on_event
-        on_event(amqp.ConnectionOpened({}))
-        return self
-
-    def send(self, commands: Sequence[amqp.Command]) -> None:
-        self.sent.extend(commands)
-
-    def answer_channels(self) -> None:
-        sent, self.sent = self.sent, []
-        for command in sent:
-            if isinstance(command, amqp.OpenChannel):
-                self.say(amqp.ChannelOpened(command.channel))
-            elif isinstance(command, amqp.CloseChannel):
-                self.say(amqp.ChannelClosed(command.channel, 200, ""))
-            else:
-                self.sent.append(command)
-
-    def published_to(self) -> list[str]:
-        return [command.routing_key for command in self.sent if isinstance(command, amqp.Publish)]
-
-    def resolve(self, future: Future[Any], result: object) -> None:
-        future.set_result(result)
-
-    def fail(self, future: Future[Any], error: BaseException) -> None:
-        future.set_exception(error)
-
-    def connection_opened(self, _connection: SessionConnection) -> None:
-        pass
-
-
 @pytest.fixture
-def broker() -> Broker:
-    return Broker()
-
-
-@pytest.fixture
-def endings(broker: Broker) -> Endings:
-    return Endings(broker, InFlightBound(messages=10, bytes_=1000))
-
-
-@pytest.fixture
-def pool(broker: Broker, endings: Endings) -> SoloPool:
-    connection = SessionConnection(broker, "publish", broker)
-    connection.open()
-    connection.is_ready = True
+def pool(connection: SessionConnection, endings: Endings) -> SoloPool:
     return SoloPool(connection, endings, channels=CHANNELS)
 
 
