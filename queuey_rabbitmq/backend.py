@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from queuey_rabbitmq.browsing import Browsing
-from queuey_rabbitmq.core.errors import BackendError, QueueNameTooLongError, QueueyError
+from queuey_rabbitmq.core.errors import QueueNameTooLongError, QueueyError
 from queuey_rabbitmq.options import RabbitMqOptions
 from queuey_rabbitmq.placement import Placed, Placement
 from queuey_rabbitmq.rabbitmq_delivery import RabbitMqDeliveries
@@ -153,12 +153,13 @@ class RabbitMqBackend:
     def publish_many(self, envelopes: Iterable[Envelope]) -> dict[int, QueueyError]:
         """Put many jobs on their queues, many in flight at a time; return the errors by the jobs' places, from 0.
 
-        When one cannot even be sent within its deadline, no more are, and have the same error.
+        When one cannot even be sent, within its deadline or because the backend was closed, no more are, and have the
+        same error.
         """
         self._session.check_may_wait()
         errors: dict[int, QueueyError] = {}
         in_flight: deque[tuple[int, PublishOperation]] = deque()
-        refused: BackendError | None = None
+        refused: QueueyError | None = None
         for place, envelope in enumerate(envelopes):
             if refused is not None:
                 errors[place] = refused
@@ -167,7 +168,7 @@ class RabbitMqBackend:
                 in_flight.append((place, self._publish(self._place(envelope, None))))
             except QueueNameTooLongError as error:
                 errors[place] = error
-            except BackendError as error:
+            except QueueyError as error:
                 errors[place] = refused = error
             while in_flight and in_flight[0][1].future.done():
                 self._end(*in_flight.popleft(), errors)
