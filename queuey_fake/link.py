@@ -295,6 +295,8 @@ class InProcessConnection:
         self._is_gone = False
         self._reports: deque[amqp.Event] = deque()
         """What does not come from the model's outbox."""
+        self._refused: deque[amqp.Event] = deque()
+        """What a client cannot write; told before anything that was written behind it is answered."""
         self.model: ModelConnection | None = None
         self.connect_by_ms: int | None = connect_by_ms
         """When it must be open; None once it is."""
@@ -353,6 +355,8 @@ class InProcessConnection:
         outbox = connection.outbox
         if self._traffic.is_calm:
             while outbox and not self._is_gone:
+                if self._refused:
+                    self._tell(self._refused)
                 event = outbox.popleft()
                 _TELL[type(event)](self, event)
         else:
@@ -372,15 +376,20 @@ class InProcessConnection:
 
     def finish(self) -> None:
         """Tell the session what does not come from the model's outbox, and have read what was not."""
-        while self._reports:
-            self.on_event(self._reports.popleft())
+        self._tell(self._refused)
+        self._tell(self._reports)
         if self._is_gone:
             self._link.forget(self)
         elif self._unread:
             self._read()
 
+    def _tell(self, events_: deque[amqp.Event]) -> None:
+        while events_:
+            self.on_event(events_.popleft())
+
     def _hear(self, event: events.Event) -> None:
         if not self._is_gone:
+            self._tell(self._refused)
             _TELL[type(event)](self, event)
 
     def _report(self, event: amqp.Event) -> None:
@@ -442,8 +451,14 @@ class InProcessConnection:
 
     def publish(self, channel: Channel, command: amqp.Publish) -> None:
         """Publish on the model, mandatory, through the default exchange."""
+        try:
+            properties = to_model(command.properties)
+        except (TypeError, ValueError) as error:
+            self._refused.append(amqp.CommandRefused(command.channel, command, error))
+            self._link.unfinished[self] = None
+            return
         self._journal.is_ours = True
-        channel.basic_publish("", command.routing_key, to_model(command.properties), command.body, mandatory=True)
+        channel.basic_publish("", command.routing_key, properties, command.body, mandatory=True)
         self._journal.is_ours = False
 
     def tell_delivery(self, event: events.Deliver) -> None:

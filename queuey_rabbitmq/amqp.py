@@ -236,7 +236,7 @@ class CommandRefused(msgspec.Struct, frozen=True):
 
     A name is over 255 bytes, say, AMQP has no type for a header's value, or no number is free for a channel. It comes
     in the turn of the `send` where that can be, after the code that sent, and before any confirm of what was sent with
-    it. A `Publish` that is refused keeps its number: later confirms count on as if it had been sent. Behind a refused
+    it. A `Publish` that is refused has no number: confirms count as if it had never been there. Behind a refused
     `DeclareQueue`, the rest of the same `send` on that channel is refused too, so that no publish goes without its
     declaration.
     """

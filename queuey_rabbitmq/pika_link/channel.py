@@ -53,9 +53,7 @@ class PikaChannel:
         "_max_body",
         "_opening",
         "_owner",
-        "_published",
         "_refused_declaration",
-        "_unwritten",
         "_waiting",
         "consuming",
         "number",
@@ -73,9 +71,6 @@ class PikaChannel:
         self._held: deque[tuple[int, amqp.Command]] = deque()
         self._refused_declaration = 0
         """The send in which a declaration was refused: what stands behind it there must not go without it."""
-        self._published = 0
-        self._unwritten: list[int] = []
-        """Numbers of publishes that could not be written, ascending: the broker does not count them."""
         self._consumers: set[str] = set()
         self._fast: FastConnection | None = None
         """The connection, once the channel is open, where it knows the short way."""
@@ -97,22 +92,16 @@ class PikaChannel:
 
     def _perform(self, command: amqp.Command, send: int) -> None:
         if self._refused_declaration == send:
-            self._published += type(command) is amqp.Publish
-            self._refuse(command, ValueError("the declaration before it, in the same send, was refused"))
+            self._owner.refused(command, ValueError("the declaration before it, in the same send, was refused"))
             return
         try:
             _WRITE[type(command)](self, command)
         except (pika.exceptions.ChannelWrongStateError, pika.exceptions.ConnectionWrongStateError):
             return  # gone: the event that says so has come, or is coming
         except Exception as error:  # noqa: BLE001 -- pika's encoders raise a dozen different things
-            self._refuse(command, error)
+            self._owner.refused(command, error)
             if type(command) is amqp.DeclareQueue:
                 self._refused_declaration = send
-
-    def _refuse(self, command: amqp.Command, error: Exception) -> None:
-        if type(command) is amqp.Publish:
-            self._unwritten.append(self._published)
-        self._owner.refused(command, error)
 
     def _answered(self) -> None:
         """Go on with what was held back while a method was unanswered."""
@@ -125,7 +114,6 @@ class PikaChannel:
 
     def publish(self, command: amqp.Publish) -> None:
         """Write a publish, mandatory, through the default exchange."""
-        self._published += 1
         if self._fast is not None and len(command.body) <= self._max_body and self._channel.is_open:
             try:
                 written = frames.encode_publish(
@@ -228,17 +216,7 @@ class PikaChannel:
 
     def on_confirm(self, delivery_tag: int, *, multiple: bool, is_ack: bool) -> None:
         """Take an ack or nack of the broker, on either way."""
-        number = self._number_of(delivery_tag) if self._unwritten else delivery_tag
-        self._emit((amqp.Confirmed if is_ack else amqp.Nacked)(self.number, number, multiple))
-
-    def _number_of(self, delivery_tag: int) -> int:
-        """Return which publish command the broker's count means: it does not see those that were refused here."""
-        number = delivery_tag
-        for unwritten in self._unwritten:
-            if unwritten > number:
-                break
-            number += 1
-        return number
+        self._emit((amqp.Confirmed if is_ack else amqp.Nacked)(self.number, delivery_tag, multiple))
 
     def _on_returned(
         self,
@@ -276,7 +254,7 @@ class PikaChannel:
         except Exception as error:  # noqa: BLE001 -- pika's encoders raise a dozen different things
             self._consumers.discard(command.consumer_tag)
             self.consuming.discard(command.consumer_tag)
-            self._refuse(command, error)
+            self._owner.refused(command, error)
             self._answered()
 
     def _on_consume_started(self, consumer_tag: str, _frame: pika.frame.Method) -> None:

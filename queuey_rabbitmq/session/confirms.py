@@ -7,6 +7,7 @@ before; a return precedes the confirm of its publish and carries no number, and 
 
 from __future__ import annotations
 
+from queuey_rabbitmq.amqp import Properties
 from queuey_rabbitmq.session.operations import PublishOperation
 
 
@@ -42,11 +43,14 @@ class ConfirmLedger:
                 return True
         return False
 
-    def refused(self, body: bytes, routing_key: str) -> PublishOperation | None:
-        """Take out the oldest publish of this very body: the link could not write it, and it keeps its number."""
+    def refused(self, properties: Properties) -> PublishOperation | None:
+        """Take out the publish with these very properties: the link could not write it, so the broker counts on."""
         for number, operation in self._unsettled.items():
-            if operation.message.body is body and operation.message.queue == routing_key:
-                return self._unsettled.pop(number)
+            if operation.message.properties is properties:
+                del self._unsettled[number]
+                self._unsettled = {other - (other > number): kept for other, kept in self._unsettled.items()}
+                self._published -= 1
+                return operation
         return None
 
     def settle(self, tag: int, *, multiple: bool) -> list[PublishOperation]:

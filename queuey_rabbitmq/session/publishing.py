@@ -71,7 +71,7 @@ class PublishChannel(ManagedChannel):
     def refused(self, event: amqp.CommandRefused) -> None:
         """Fail the message that cannot be written."""
         assert isinstance(event.command, amqp.Publish), "this channel only publishes"
-        operation = self._ledger.refused(event.command.body, event.command.routing_key)
+        operation = self._ledger.refused(event.command.properties)
         if operation is not None:
             self._endings.refused_here(operation, event.error)
 

@@ -61,11 +61,12 @@ def test_a_return_that_matches_nothing_is_credited_to_nobody() -> None:
     assert operation.returned is None
 
 
-def test_a_publish_that_could_not_be_written_keeps_its_number() -> None:
-    unwritten, written = publish(body=b"1"), publish(body=b"2")
-    ledger = ledger_with(unwritten, written)
-    assert ledger.refused(unwritten.message.body, "q") is unwritten
-    assert ledger.settle(2, multiple=True) == [written]
+def test_the_broker_does_not_count_a_publish_that_could_not_be_written() -> None:
+    first, unwritten, second, third = publish(), publish(), publish(), publish()
+    ledger = ledger_with(first, unwritten, second)
+    assert ledger.refused(unwritten.message.properties) is unwritten
+    ledger.published(third)
+    assert [ledger.settle(tag, multiple=False) for tag in (3, 1, 2)] == [[third], [first], [second]]
 
 
 def test_a_lost_channel_leaves_every_unsettled_publish_in_publish_order() -> None:
