@@ -205,24 +205,22 @@ class Engine:
     def _complete(self, completions: deque[tuple[Pending, Any, BaseException | None]]) -> None:
         """End futures in order. A turn that a callback starts leaves its own to the loop that is running already."""
         mine: deque[Any] | None = getattr(self._own, "completions", None)
-        if mine is not None:
-            mine.extend(completions)
-        else:
-            self._own.completions = completions
-            try:
-                while completions:
-                    future, result, error = completions.popleft()
-                    if future.set_running_or_notify_cancel():
-                        if error is None:
-                            future.set_result(result)
-                        else:
-                            future.set_exception(error)
-            finally:
+        try:
+            if mine is None:
+                self._own.completions = completions
+                _end_all(completions)
+            else:
+                mine.extend(completions)
+                completions.clear()
+        finally:
+            if mine is None:
                 self._own.completions = None
-        with self.lock:
-            self._completing_elsewhere -= 1
-            if self._waiting:
-                self._happened.notify_all()
+            with self.lock:
+                # Where a callback has raised what a Future lets out (pytest.fail), the next turn ends the others.
+                self._completions.extendleft(reversed(completions))
+                self._completing_elsewhere -= 1
+                if self._waiting:
+                    self._happened.notify_all()
 
     # -------------------------------------------------------------------------------------------- time
 
@@ -452,3 +450,13 @@ class Engine:
             self._happened.wait(seconds)
         finally:
             self._waiting -= 1
+
+
+def _end_all(completions: deque[tuple[Pending, Any, BaseException | None]]) -> None:
+    while completions:
+        future, result, error = completions.popleft()
+        if future.set_running_or_notify_cancel():
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)

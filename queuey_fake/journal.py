@@ -121,7 +121,8 @@ class Journal:
 
     def last_events(self) -> list[str]:
         """Return the last things that happened, oldest first, each in one line."""
-        return [f"{_line(event)}  #{number}" for number, event in self._last]
+        last = list(self._last)  # at once, as other threads may still be at work
+        return [f"{_line(event)}  #{number}" for number, event in last]
 
     # ------------------------------------------------------------------------- for the model (Observer)
 
@@ -141,7 +142,7 @@ class Journal:
             life.left_out += 1
         life.events.append(event)
         self._last.append((number, event))
-        if is_loss(event) and len(self.losses) < MAX_LOSSES:
+        if what in VANISHES and is_loss(event) and len(self.losses) < MAX_LOSSES:
             reason = detail or "unroutable, and not published as mandatory"
             is_ours = life.is_ours or (bool(self._marks) and self._marks <= (life.properties.headers or {}).keys())
             self.losses.append(Loss(number, life.message_id, queue or life.routing_key, reason, is_ours))

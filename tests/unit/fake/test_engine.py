@@ -112,6 +112,17 @@ def test_futures_are_completed_in_order_and_without_the_lock() -> None:
     assert seen == [0, 1, 2]
 
 
+def test_a_callback_that_fails_the_test_holds_up_neither_other_futures_nor_time() -> None:
+    driven = engine()
+    fails, other = Future[None](), Future[None]()
+    fails.add_done_callback(lambda _: pytest.fail("said in a callback"))
+    with pytest.raises(pytest.fail.Exception, match="said in a callback"):
+        driven.run(lambda: [driven.complete(fails), driven.complete(other)])
+    threading.Thread(target=lambda: driven.run(lambda: None)).start()
+    assert driven.wait(other.done, 1000)
+    assert not driven.is_anybody_at_work()
+
+
 def test_a_chain_of_callbacks_costs_no_stack() -> None:
     driven = engine()
     left = [5000]

@@ -3,11 +3,13 @@
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from threading import Event, Thread
 
 import pika
 import pytest
 
 from queuey_fake import FakeBroker, ManualClock
+from queuey_fake.journal import LAST_EVENTS
 from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend, RabbitMqOptions
 
 EMAILS = QueueConfig("emails")
@@ -121,6 +123,23 @@ def test_the_losses_of_other_clients_are_told_apart(broker: FakeBroker) -> None:
     assert broker.journal.unexpected_losses() == []
     (loss,) = broker.journal.unexpected_losses(of_others=True)
     assert (loss.queue, loss.is_ours) == ("nowhere", False)
+
+
+def test_the_last_events_can_be_told_while_other_threads_are_at_work(broker: FakeBroker) -> None:
+    backend, told = broker.backend(), Event()
+    backend.declare([EMAILS])
+
+    def work() -> None:
+        while not told.is_set():
+            backend.publish(job(backend))
+
+    worker = Thread(target=work, daemon=True)
+    worker.start()
+    try:
+        assert all(len(broker.journal.last_events()) <= LAST_EVENTS for _ in range(60))
+    finally:
+        told.set()
+        worker.join(5)
 
 
 def test_a_story_of_nothing_says_so(broker: FakeBroker) -> None:
