@@ -573,7 +573,7 @@ def to_model(properties: amqp.Properties) -> Properties:
     values = {name: value for name, value in named if value is not None}
     if "headers" in values:
         values["headers"] = table_from_python(values["headers"])
-    return Properties(**values)
+    return Properties.of(values)
 
 
 def to_python(properties: Properties) -> Mapping[str, Any]:

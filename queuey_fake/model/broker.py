@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any
 
 from queuey_fake.model import errors, snapshots
@@ -38,7 +39,7 @@ class Broker:
         """How often all connections were lost at once; a front end ends those with it that are not open yet."""
         self.publish_faults: PublishFaults | None = None
         self._timers = Timers(now_ms)
-        self._message_number = 0
+        self.message_numbers = count(1)
         self._connection_number = 0
         self.add_vhost("/")
 
@@ -92,11 +93,6 @@ class Broker:
         """Report what happens to messages from now on, in all virtual hosts; None ends that."""
         for vhost in self.vhosts.values():
             vhost.observer = observer
-
-    def next_message_number(self) -> int:
-        """Return a number that no message had before."""
-        self._message_number += 1
-        return self._message_number
 
     # ------------------------------------------------------------------------------------------------ mail
 

@@ -80,7 +80,7 @@ class Channel(DeclaringChannel):
         if target.internal:
             raise errors.internal_exchange_publish(exchange, self._vhost.name)
         message = published_message(
-            self._broker.next_message_number(),
+            next(self._broker.message_numbers),
             exchange,
             routing_key,
             properties,
@@ -469,7 +469,7 @@ class Channel(DeclaringChannel):
                 queue.requeue(self, group, counts=counts)
             else:
                 queue.discard(self, group, counts=counts)
-        if self.limiter.is_active:
+        if self.limiter.prefetch_count:
             delivered = sum(one.consumer_tag is not None for one in pending)
             if delivered:
                 self.limiter.give_room(delivered)

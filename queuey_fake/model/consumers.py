@@ -48,8 +48,13 @@ class Rotation:
 
     def first(self) -> Consumer | None:
         """Return the consumer that is tried next."""
+        level = self.highest()
+        return None if level is None else level[0]
+
+    def highest(self) -> deque[Consumer] | None:
+        """Return the consumers of the highest priority, in turn; the next one goes behind its equals by a rotation."""
         for level in self._levels.values():
-            return level[0]
+            return level
         return None
 
     def append(self, consumer: Consumer) -> None:
@@ -61,12 +66,6 @@ class Rotation:
                 self._levels = dict(sorted(self._levels.items(), reverse=True))
         else:
             level.append(consumer)
-
-    def rotate(self) -> None:
-        """Put the consumer that was tried first behind its equals."""
-        for level in self._levels.values():
-            level.rotate(-1)
-            return
 
     def remove(self, consumer: Consumer) -> None:
         """Take a consumer out if it is there."""
@@ -149,9 +148,10 @@ class Consumers:
 
     def next_to_deliver(self) -> Consumer | None:
         """Return the consumer whose turn it is, its room taken; put aside those that have none on the way."""
-        while (consumer := self.active.first()) is not None:
+        while (level := self.active.highest()) is not None:
+            consumer = level[0]
             if self.take_room(consumer):
-                self.active.rotate()
+                level.rotate(-1)
                 return consumer
             self.block(consumer)
         return None

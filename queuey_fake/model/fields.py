@@ -10,6 +10,7 @@ import calendar
 import datetime as dt
 import decimal
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 
@@ -112,6 +113,7 @@ def field_from_python(value: Any) -> Field:  # noqa: C901, PLR0911  one return f
             raise TypeError(f"a field table cannot hold {value!r} of type {type(value).__name__}")
 
 
+@lru_cache(maxsize=256, typed=True)  # the same small numbers come again and again, counters for the most part
 def _integer_from_python(value: int) -> Field:
     # pika.compat.long is an int that asks to be sent with 64 bits; told by its name, for pika is not imported here.
     if -(2**31) <= value < 2**31 and (type(value) is int or type(value).__name__ != "long"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, Generic, TypeVar, overload
 
 from queuey_fake.model import table_codec
-from queuey_fake.model.fields import Table, in_key_order, octets_of
+from queuey_fake.model.fields import Table, in_key_order
 
 _T = TypeVar("_T")
 
@@ -74,6 +74,16 @@ class Properties:
         self.flags: Final = flags
 
     @classmethod
+    def of(cls, values: dict[str, Any]) -> Properties:
+        """Take a dictionary of values by name, without those that are absent, which nobody changes from now on."""
+        self = cls.__new__(cls)
+        self._values = values
+        self._payload = None
+        self._canonical_payload = None
+        self.flags = table_codec.flags_of(values)  # type: ignore[misc]  # as below
+        return self
+
+    @classmethod
     def from_payload(cls, payload: bytes) -> Properties:
         """Take the octets behind the body size of a content header: flags and property list. Decodes nothing yet."""
         self = cls.__new__(cls)
@@ -111,13 +121,13 @@ class Properties:
             self._canonical_payload = table_codec.encode_properties(values)
         return self._canonical_payload
 
-    def may_have_header(self, name: bytes) -> bool:
-        """Return whether `headers` could have a key that holds these octets; decodes nothing for that."""
+    def may_have_header(self, name: str) -> bool:
+        """Return whether `headers` could have a key that holds this text; decodes nothing for that."""
         if not self.flags & table_codec.HEADERS:
             return False
         if self._payload is None:
-            return any(name in octets_of(key) for key in self.headers or ())
-        return name in self._payload
+            return name in "\n".join(self.values()["headers"])
+        return name.encode() in self._payload
 
     def replace(self, **changes: Any) -> Properties:
         """Return the properties with some of them changed; None takes one away."""

@@ -45,7 +45,7 @@ def published_message(
             properties = properties.replace(expiration=str(ttl_ms))
     cc: tuple[str, ...] = ()
     bcc: tuple[str, ...] = ()
-    if flags & HEADERS and properties.may_have_header(b"CC"):  # BCC holds it too
+    if flags & HEADERS and properties.may_have_header("CC"):  # BCC holds it too
         properties, cc, bcc = _carbon_copies(properties)
     if flags & DELIVERY_MODE and version.refuses_unknown_delivery_mode:
         _check_delivery_mode(properties)

@@ -108,8 +108,8 @@ class Queue:
         if self.consumers.active and (consumer := self._next_consumer()) is not None:
             if self.ready.count and not consumer.no_ack and self._host.version.sac_failover_waits_for_event:
                 return self._crash(message)
-            if self._host.observer is not None:
-                self._report("queued", message)
+            if (observer := self._host.observer) is not None:
+                observer.report("queued", message, queue=self.name, detail="", at_ms=self._timers.now_ms)
             self._deliver(consumer, queued)
         else:
             self._enqueue(queued)
@@ -120,8 +120,8 @@ class Queue:
         if message.delivery_count and self._host.version.redelivered_if_delivery_count:
             queued.redelivered = True  # not when handed over directly (scenario dlx_redelivered_reject_late_consumer)
         self.ready.append(queued)
-        if self._host.observer is not None:
-            self._report("queued", message)
+        if (observer := self._host.observer) is not None:
+            observer.report("queued", message, queue=self.name, detail="", at_ms=self._timers.now_ms)
         has_dropped = self._drops_head and self._drop_overflow()
         # Only these let an expired message be the head unnoticed; a plain publish onto a queue that is not empty does
         # not look, so a message that becomes head by its priority expires by no timer (scenario prio_ttl_zero).
@@ -250,8 +250,7 @@ class Queue:
         if not self.ready.count:
             return None
         queued = self.fetch()
-        if self._host.observer is not None:
-            self._report_handed_over("got", queued.message, "", no_ack=no_ack)
+        self._report_handed_over("got", queued.message, "", no_ack=no_ack)
         return queued
 
     def hold_unacked(self, mailbox: Mailbox, pending: PendingAck) -> None:
@@ -275,12 +274,12 @@ class Queue:
         return None
 
     def _deliver(self, consumer: Consumer, queued: QueuedMessage) -> None:
-        if self._host.observer is not None:
-            self._report_handed_over("delivered", queued.message, consumer.tag, no_ack=consumer.no_ack)
+        self._report_handed_over("delivered", queued.message, consumer.tag, no_ack=consumer.no_ack)
         self.consumers.delivered(consumer, consumer.mailbox.deliver(consumer, queued))
 
     def _report_handed_over(self, what: str, message: Message, detail: str, *, no_ack: bool) -> None:
-        self._report(what, message, detail)
+        if (observer := self._host.observer) is not None:
+            observer.report(what, message, queue=self.name, detail=detail, at_ms=self._timers.now_ms)
         if no_ack:
             self._report("acknowledged", message, AUTOMATICALLY)
 
@@ -289,14 +288,15 @@ class Queue:
     def acknowledge(self, mailbox: Mailbox, pending: list[PendingAck]) -> None:
         """Forget the messages."""
         has_room_again = self.consumers.settle(mailbox, pending)
-        if self._host.observer is not None:
-            self._report_acknowledged(pending)
+        self._report_acknowledged(pending)
         if has_room_again:
             self.run()
 
     def _report_acknowledged(self, pending: list[PendingAck]) -> None:
-        for one in pending:
-            self._report("acknowledged", one.queued.message)
+        if (observer := self._host.observer) is not None:
+            for one in pending:
+                message = one.queued.message
+                observer.report("acknowledged", message, queue=self.name, detail="", at_ms=self._timers.now_ms)
 
     def requeue(self, mailbox: Mailbox, pending: list[PendingAck], *, counts: bool) -> None:
         """Put the messages back to their places; `counts` says whether 4.3 raises their delivery count."""

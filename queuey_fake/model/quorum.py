@@ -214,8 +214,7 @@ class QuorumQueue(Queue):
     def acknowledge(self, mailbox: Mailbox, pending: list[PendingAck]) -> None:
         """Forget the messages."""
         self._settle(mailbox, pending)
-        if self._host.observer is not None:
-            self._report_acknowledged(pending)
+        self._report_acknowledged(pending)
         self._activate_next()
         self.run()
 

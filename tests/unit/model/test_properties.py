@@ -63,9 +63,9 @@ def test_rabbitmq_4_writes_properties_anew(came: bytes, goes: bytes) -> None:
 
 def test_a_header_that_cannot_be_there_is_told_without_decoding() -> None:
     properties = Properties.from_payload(b"\x20\x00" + (4).to_bytes(4, "big") + b"\x01at\x01")
-    assert not properties.may_have_header(b"CC")
+    assert not properties.may_have_header("CC")
     assert properties._values is None
-    assert properties.may_have_header(b"a")
+    assert properties.may_have_header("a")
 
 
 def test_no_properties_are_two_octets_of_flags() -> None:
