@@ -41,13 +41,22 @@ class ReconnectPolicy:
     random_source: random.Random = field(default_factory=random.Random, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        for name in ("base", "max_delay"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidConfigError(f"ReconnectPolicy: {name}: expected a number of seconds, got {value!r}")
         if not 0 < self.base <= self.max_delay:
             raise InvalidConfigError(
                 f"ReconnectPolicy: 0 < base <= max_delay must hold, got base={self.base!r} and "
                 f"max_delay={self.max_delay!r}"
             )
-        if self.max_failures is not None and self.max_failures < 0:
-            raise InvalidConfigError(f"ReconnectPolicy: max_failures: 0 or more, got {self.max_failures!r}")
+        failures = self.max_failures
+        if failures is not None and (isinstance(failures, bool) or not isinstance(failures, int) or failures < 0):
+            raise InvalidConfigError(
+                f"ReconnectPolicy: max_failures: expected an integer from 0, or None to go on, got {failures!r}"
+            )
+        if not isinstance(self.republish, bool):
+            raise InvalidConfigError(f"ReconnectPolicy: republish: expected True or False, got {self.republish!r}")
 
     def next_delay(self, attempt: Attempt) -> float | None:
         """Return the seconds to wait before the next try, or None to give up: what was lost ends with its error."""

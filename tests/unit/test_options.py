@@ -106,6 +106,9 @@ def test_later_changes_to_the_given_connection_properties_are_not_seen() -> None
         ("connection_properties", {1: "b"}),
         ("connection_name", ""),
         ("connection_name", 5),
+        ("reconnect", True),
+        ("reconnect", "always"),
+        ("reconnect", ReconnectPolicy),
         ("heartbeat", -1),
         ("heartbeat", 65536),
         ("heartbeat", 1.5),
@@ -123,3 +126,19 @@ def test_later_changes_to_the_given_connection_properties_are_not_seen() -> None
 def test_a_value_that_can_never_work_is_refused_and_the_field_named(field: str, value: Any) -> None:
     with pytest.raises(InvalidConfigError, match=f"^RabbitMqOptions: {field}: "):
         RabbitMqOptions(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("base", "0.1"),
+        ("base", timedelta(seconds=1)),
+        ("max_delay", None),
+        ("max_failures", -1),
+        ("max_failures", 1.5),
+        ("republish", "no"),
+    ],
+)
+def test_a_reconnect_policy_that_can_never_work_is_refused_and_the_field_named(field: str, value: Any) -> None:
+    with pytest.raises(InvalidConfigError, match=f"^ReconnectPolicy: {field}: "):
+        ReconnectPolicy(**{field: value})
