@@ -137,9 +137,7 @@ class RabbitMqOptions:
             if not isinstance(key, str):
                 raise _invalid("connection_properties", "expected text as keys", key)
         if self.reconnect is not None and not isinstance(self.reconnect, ReconnectPolicy):
-            raise _invalid(
-                "reconnect", "expected a ReconnectPolicy, or None to end with the connection", self.reconnect
-            )
+            raise _invalid("reconnect", "expected a ReconnectPolicy, or None for no return", self.reconnect)
         if self.connection_name is not None and (not isinstance(self.connection_name, str) or not self.connection_name):
             raise _invalid("connection_name", "expected text, or None for no name", self.connection_name)
 
