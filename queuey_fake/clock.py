@@ -167,7 +167,10 @@ def epoch_ms(instant: datetime) -> int:
 
 
 def duration_ms(duration: timedelta | float) -> int:
-    """Return a timedelta or a number of seconds in ms, rounded to the nearest."""
+    """Return a timedelta or a number of seconds in ms, rounded to the nearest. Raises TypeError for anything else."""
     if isinstance(duration, timedelta):
         return round(duration / timedelta(milliseconds=1))
-    return round(duration * MS_PER_SECOND)
+    try:
+        return round(duration * MS_PER_SECOND)
+    except TypeError as error:
+        raise TypeError(f"a duration is a number of seconds or a timedelta, not {duration!r}") from error

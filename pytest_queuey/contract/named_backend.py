@@ -40,6 +40,7 @@ def load(config: pytest.Config, settings: Settings) -> None:
     factory = getattr(module, name, None)
     if not callable(factory):
         raise pytest.UsageError(f"{where}: {module_name} ({module.__file__}) has no callable {name}")
+    _refuse_other_classes(factory, where, name)
     declared = getattr(factory, "capabilities", None)
     if declared is not None:
         try:
@@ -47,6 +48,19 @@ def load(config: pytest.Config, settings: Settings) -> None:
         except ValueError as error:
             raise pytest.UsageError(str(error)) from error
     config.stash[_NAMED] = factory
+
+
+def _refuse_other_classes(factory: object, where: str, name: str) -> None:
+    """Raise UsageError for a class of which no backend under test can be made: once, not as an error of each test."""
+    if not isinstance(factory, type):
+        return
+    if not issubclass(factory, BackendUnderTest):
+        raise pytest.UsageError(
+            f"{where}: {name} is no subclass of pytest_queuey.contract.BackendUnderTest, which says how a backend is "
+            "made for a test, and what it can do; write one, and name it"
+        )
+    if missing := sorted(getattr(factory, "__abstractmethods__", ())):
+        raise pytest.UsageError(f"{where}: {name} lacks {', '.join(f'{method}()' for method in missing)}")
 
 
 def named_backend(config: pytest.Config, *, needed_by: str) -> MakeUnderTest:

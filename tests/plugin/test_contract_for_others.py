@@ -13,10 +13,14 @@ CONTRACT = ("--pyargs", "pytest_queuey.test_contract")
 SOME = ("-k", "test_a_settled_delivery or test_a_retried_job_comes_behind or test_closing_twice")
 
 MINE = """
+from pytest_queuey.contract import BackendUnderTest
 from sqlite_under_test import SqliteUnderTest
 
 class Mine(SqliteUnderTest):
     capabilities = {capabilities!r}
+
+class Unfinished(BackendUnderTest):
+    def close(self): pass
 
 class Broken(SqliteUnderTest):
     class make(SqliteUnderTest.make):
@@ -75,6 +79,21 @@ def test_a_capability_that_does_not_exist_is_a_usage_error_that_names_those_that
     result.stderr.fnmatch_lines(
         ["ERROR: --queuey-backend=mine:Mine: Mine.capabilities: there is no capability speed; there are priorities, *"]
     )
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [
+        ("sqlite_backend:SqliteBackend", "SqliteBackend is no subclass of pytest_queuey.contract.BackendUnderTest, *"),
+        ("mine:Unfinished", "Unfinished lacks backend()"),
+    ],
+)
+def test_a_class_of_which_no_backend_under_test_can_be_made_is_one_usage_error(
+    run_contract: RunContract, backend: str, said: str
+) -> None:
+    result = run_contract(backend=backend)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: --queuey-backend={backend}: {said}"])
 
 
 def test_a_subclass_of_the_contract_may_declare_what_its_backend_can_do(run_pytest: pytest.Pytester) -> None:

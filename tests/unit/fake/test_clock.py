@@ -104,6 +104,12 @@ def test_a_participant_that_left_is_told_nothing() -> None:
     assert recorder.seen == []
 
 
+@pytest.mark.parametrize("duration", ["30", None])
+def test_what_is_no_duration_is_refused_by_what_it_is(duration: Any) -> None:
+    with pytest.raises(TypeError, match=f"a duration is a number of seconds or a timedelta, not {duration!r}"):
+        ManualClock(START).advance(duration)
+
+
 def test_it_does_not_advance_backwards() -> None:
     with pytest.raises(ValueError, match="forwards"):
         ManualClock(START).advance(-1)
