@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_queuey.pace import FakePace, Pace, RealPace
+from pytest_queuey.pace import FakePace, Pace, RealPace, in_seconds
 from queuey_fake import frozen_time
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class RabbitMqUnderTest:
 
     def advance(self, duration: timedelta | float) -> None:
         """Wait, really, and tick frozen time along; fails the test where that is longer than queuey_max_real_wait."""
-        seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+        seconds = in_seconds(duration)
         if seconds < 0:
             raise ValueError(f"time advances forwards, not by {duration!r}")
         self.pace.check(seconds)

@@ -66,7 +66,7 @@ def _is_own_pool_at_work(loop: asyncio.AbstractEventLoop, broker: FakeBroker) ->
     queue, threads, idle = (getattr(pool, name, None) for name in ("_work_queue", "_threads", "_idle_semaphore"))
     if queue is None or threads is None or idle is None:
         return False
-    return bool(queue.qsize()) or idle._value + len(broker.waiting_threads() & threads) < len(threads)  # noqa: SLF001
+    return bool(queue.qsize()) or idle._value + len(broker.waiting_threads() & threads) < len(threads)  # noqa: SLF001 -- asked for by name above
 
 
 def _is_anyio_at_work(loop: asyncio.AbstractEventLoop, broker: FakeBroker) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pytest
@@ -134,3 +135,8 @@ class RealPace:
     def explain(self) -> str:
         """Return nothing: a real broker does not say what is due."""
         return ""
+
+
+def in_seconds(duration: timedelta | float) -> float:
+    """Return a duration (seconds or timedelta) in seconds."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
+from pytest_queuey.pace import in_seconds
 from queuey_rabbitmq.core.errors import DeadlineExceededError, NothingPending
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class QueueyClock:
 
             await asyncio.get_running_loop().run_in_executor(None, self._broker.advance, duration)
             return
-        end_ms = self._end_ms(_seconds(duration))
+        end_ms = self._end_ms(in_seconds(duration))
         from pytest_queuey.loop_time import LoopTime
 
         time = LoopTime(fake)
@@ -172,7 +173,3 @@ class _Stretch:
         self._pace.check(passed_ms / 1000)
         if self._pace.is_over():
             raise NothingPending(f"the condition is not met, and nothing is due any more{self._pace.explain()}")
-
-
-def _seconds(duration: timedelta | float) -> float:
-    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)

@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 
 from pytest_queuey.broker_under_test import NotOnThisBrokerError
 from pytest_queuey.faults.proxy import Proxy
+from pytest_queuey.pace import in_seconds
 from pytest_queuey.sources.handshake import address
 from pytest_queuey.sources.server import real_seconds
+from queuey_fake.faults import positive
 
 _LOOK_EVERY: Final = 0.005
 _CANCELLED_WITHIN: Final = 5.0
@@ -43,7 +45,7 @@ class RealFaults:
         if after_publishes is None:
             self._proxy.do(self._proxy.cut)
             return
-        left = _positive(after_publishes, "after_publishes")
+        left = positive(after_publishes, "after_publishes")
 
         def count() -> None:
             self._proxy.script.left = left
@@ -53,7 +55,7 @@ class RealFaults:
 
     def refuse_connections(self, *, for_: timedelta | float) -> None:
         """Refuse every new connection for a while, by a reset; those that are open stay."""
-        self._set("refused_until", real_seconds() + _seconds(for_))
+        self._set("refused_until", real_seconds() + in_seconds(for_))
 
     def hang(self) -> AbstractContextManager[object]:
         """Let nothing pass in either direction until `resume`, or until the end of a `with` block."""
@@ -68,7 +70,7 @@ class RealFaults:
 
     def delay(self, seconds: timedelta | float) -> None:
         """Let everything arrive so much later, in each direction; 0 ends it."""
-        self._set("delay", _seconds(seconds))
+        self._set("delay", in_seconds(seconds))
 
     def block(self, reason: str = "low on memory") -> None:
         """Read nothing more from a connection that publishes, and tell it what a broker with an alarm does."""
@@ -90,12 +92,12 @@ class RealFaults:
 
     def nack_next(self, n: int = 1) -> None:
         """Answer the next n publishes on confirming channels with basic.nack, and let none of them pass."""
-        nacks = _positive(n, "n")
+        nacks = positive(n, "n")
         self._proxy.do(lambda: setattr(self._proxy.script, "nacks", nacks))
 
     def return_next(self, n: int = 1) -> None:
         """Return the next n mandatory publishes as unroutable, and let none of them pass."""
-        returns = _positive(n, "n")
+        returns = positive(n, "n")
         self._proxy.do(lambda: setattr(self._proxy.script, "returns", returns))
 
     def cancel_consumers(self, queue: str) -> None:
@@ -146,13 +148,3 @@ class RealFaults:
 
     def _set(self, name: str, value: object) -> None:
         self._proxy.do(lambda: setattr(self._proxy, name, value))
-
-
-def _seconds(duration: timedelta | float) -> float:
-    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
-
-
-def _positive(number: int, name: str) -> int:
-    if number < 1:
-        raise ValueError(f"{name}: 1 or more, got {number!r}")
-    return number
