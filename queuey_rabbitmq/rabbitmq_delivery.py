@@ -101,23 +101,8 @@ class RabbitMqDeliveries:
             item = self._mailbox.get(None if deadline_ms is None else max(0, deadline_ms - now_ms()))
             if item is None:
                 return None
-            consumer, event = item
-            if isinstance(event, Ended):
-                if consumer in self._draining and isinstance(event.error, ShutDownError):
-                    self._draining.discard(consumer)
-                    if self._draining:
-                        continue  # others may still have something
-                self._mailbox.put(item)  # for every other thread that waits, and every later call
-                raise event.error
-            if self._closed or not consumer.is_current(event.channel):
-                continue  # the broker has taken it back
-            source = self._sources[consumer]
-            try:
-                envelope = Envelope.from_bytes(event.body, event.properties.headers)
-            except SerializationError as error:
-                self._set_aside(source, event, error)
-                continue
-            return RabbitMqDelivery(source, event, envelope)
+            if (delivery := self._opened(item)) is not None:
+                return delivery
 
     def get_ready(self) -> RabbitMqDelivery | None:
         """Return the next delivery that is ready now, None where there is none; it takes a round trip to the broker.
@@ -126,7 +111,7 @@ class RabbitMqDeliveries:
         """
         is_sure = False
         for pause_s in CHECK_PAUSES_S:
-            delivery = self.get(timeout=0)
+            delivery = self._get_arrived()
             if delivery is not None:
                 return delivery
             more = [self._session.check(consumer) for consumer in self._sources]
@@ -136,7 +121,7 @@ class RabbitMqDeliveries:
                 break
             else:
                 is_sure = True
-        return self.get(timeout=0)
+        return self._get_arrived()
 
     def stop(self) -> None:
         """Take no more from the broker; what it has handed over can still be got, and then `get` raises ShutDownError.
@@ -151,6 +136,33 @@ class RabbitMqDeliveries:
         """Stop consuming; what was handed out and not settled goes back to its queue. Idempotent."""
         self._closed = True
         self._session.stop(list(self._sources))
+
+    def _get_arrived(self) -> RabbitMqDelivery | None:
+        """Return the next delivery that is here."""
+        while (item := self._mailbox.get(0)) is not None:
+            if (delivery := self._opened(item)) is not None:
+                return delivery
+        return None
+
+    def _opened(self, item: tuple[ConsumerChannel, Delivered | Ended]) -> RabbitMqDelivery | None:
+        """Return the delivery in what has come, if there is one; raises the error of a consumer that has ended."""
+        consumer, event = item
+        if isinstance(event, Ended):
+            if consumer in self._draining and isinstance(event.error, ShutDownError):
+                self._draining.discard(consumer)
+                if self._draining:
+                    return None  # others may still have something
+            self._mailbox.put(item)  # for every other thread that waits, and every later call
+            raise event.error
+        if self._closed or not consumer.is_current(event.channel):
+            return None  # the broker has taken it back
+        source = self._sources[consumer]
+        try:
+            envelope = Envelope.from_bytes(event.body, event.properties.headers)
+        except SerializationError as error:
+            self._set_aside(source, event, error)
+            return None
+        return RabbitMqDelivery(source, event, envelope)
 
     def _start(self, queue: QueueConfig) -> None:
         consumer = self._session.consume(queue.name, queue.prefetch, self._mailbox)

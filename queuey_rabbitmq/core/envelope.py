@@ -101,14 +101,20 @@ class Envelope:
     ) -> None:
         if not isinstance(job_id, uuid.UUID):
             raise SerializationError(f"envelope field `job_id`: expected a uuid.UUID, got {_shown(job_id)}")
+        _check_integers(
+            ("attempt", attempt, 1, MAX_COUNTER),
+            ("enqueued_at_ms", enqueued_at_ms, 0, MAX_ENQUEUED_AT_MS),
+            ("deferrals", deferrals, 0, MAX_COUNTER),
+            ("priority", priority, 0, MAX_PRIORITY),
+        )
         wire = _Wire(
             job_id=job_id,
             job_type=_text("job_type", job_type),
             queue=_text("queue", queue),
-            attempt=_integer("attempt", attempt, lowest=1, highest=MAX_COUNTER),
-            enqueued_at_ms=_integer("enqueued_at_ms", enqueued_at_ms, lowest=0, highest=MAX_ENQUEUED_AT_MS),
-            deferrals=_integer("deferrals", deferrals, lowest=0, highest=MAX_COUNTER),
-            priority=_integer("priority", priority, lowest=0, highest=MAX_PRIORITY),
+            attempt=attempt,
+            enqueued_at_ms=enqueued_at_ms,
+            deferrals=deferrals,
+            priority=priority,
             correlation_id=UNSET if correlation_id is None else _text("correlation_id", correlation_id),
             payload=_encoded(payload),
         )
@@ -269,9 +275,9 @@ class Envelope:
 
     def deferred(self, priority: int) -> Self:
         """Return the envelope of the same attempt, deferred once more, to return at `priority`."""
-        checked = _integer("priority", priority, lowest=0, highest=MAX_PRIORITY)
+        _check_integers(("priority", priority, 0, MAX_PRIORITY))
         deferrals = min(self._wire.deferrals + 1, MAX_COUNTER)
-        return self._of(replace(self._wire, deferrals=deferrals, priority=checked), self._headers)
+        return self._of(replace(self._wire, deferrals=deferrals, priority=priority), self._headers)
 
     def with_headers(self, headers: Mapping[str, Any]) -> Self:
         """Return the envelope with these headers beside, or instead of, those it has."""
@@ -344,12 +350,13 @@ def _text(field: str, value: object) -> str:
     return value
 
 
-def _integer(field: str, value: object, *, lowest: int, highest: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-        raise SerializationError(
-            f"envelope field `{field}`: expected an integer from {lowest} to {highest}, got {_shown(value)}"
-        )
-    return value
+def _check_integers(*fields: tuple[str, object, int, int]) -> None:
+    """Check fields, each given with its name, and the lowest and the highest value that it may have."""
+    for field, value, lowest, highest in fields:
+        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+            raise SerializationError(
+                f"envelope field `{field}`: expected an integer from {lowest} to {highest}, got {_shown(value)}"
+            )
 
 
 def _shown(value: object) -> str:

@@ -155,7 +155,7 @@ class Worker(Generic[SetT]):
         """
         if self._stopping:
             return False
-        deliveries = self._consume()
+        deliveries = self._deliveries if self._deliveries is not None else self._consume()
         delivery = deliveries.get(timeout=timeout) if timeout else deliveries.get_ready()
         if delivery is None:
             return False

@@ -13,13 +13,14 @@ class AckBatch:
     """Acks that are settled here and not sent yet."""
 
     def __init__(self) -> None:
-        self._unsent: list[int] = []
+        self.unsent: list[int] = []
+        """The tags of deliveries that are done and not acked yet."""
         self._settled: set[int] = set()
         self._lowest_open = 1
 
     def ack(self, tag: int) -> None:
         """Note that a delivery is done; `flush` says what to send."""
-        self._unsent.append(tag)
+        self.unsent.append(tag)
         self._settled.add(tag)
 
     def settled_otherwise(self, tag: int) -> None:
@@ -28,14 +29,14 @@ class AckBatch:
 
     def flush(self) -> list[tuple[int, bool]]:
         """Return (tag, multiple) of the acks to send now; none is held back, a held ack keeps a prefetch slot."""
-        if not self._unsent:
+        if not self.unsent:
             return []
         settled, lowest = self._settled, self._lowest_open
         while lowest in settled:
             settled.remove(lowest)
             lowest += 1
         self._lowest_open = lowest
-        unsent, self._unsent = self._unsent, []
+        unsent, self.unsent = self.unsent, []
         highest = max(unsent)
         if highest < lowest:
             return [(highest, len(unsent) > 1)]

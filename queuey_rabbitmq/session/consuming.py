@@ -186,10 +186,9 @@ class ConsumerChannel(ManagedChannel):
 
     def send_acks(self) -> None:
         """Send the acks gathered in this turn."""
-        if self.live:
+        if self.live and self._acks.unsent:
             acks = self._acks.flush()
-            if acks:
-                self.connection.send([amqp.Ack(self.number, tag, multiple) for tag, multiple in acks])
+            self.connection.send([amqp.Ack(self.number, tag, multiple) for tag, multiple in acks])
 
     def opened(self) -> None:
         """Start the consumer, or close the channel where it has ended meanwhile."""

@@ -73,7 +73,7 @@ class Completion:
 
     def result(self) -> None:
         """Wait for the end; raise the error, if there is one."""
-        error = self.exception()
+        error = self._error if self._is_done else self.exception()
         if error is not None:
             raise error
 

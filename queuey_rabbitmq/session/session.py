@@ -107,7 +107,7 @@ class Session:
         step = self._step("connecting to the broker", self._settings.connect_timeout_ms + GRACE_MS)
         self._link.run(partial(self._connect, step))
         try:
-            self._wait(step)
+            self.wait(step)
         except BaseException as error:
             self._link.run(partial(self._give_up, error))
             self._link.close(self._settings.close_timeout_ms)
@@ -119,7 +119,7 @@ class Session:
         timeout_ms = self._settings.operation_timeout_ms
         operation = DeclareOperation(declarations, deadline_ms=self._deadline(timeout_ms), timeout_ms=timeout_ms)
         self._link.run(partial(self._submit, operation, self._declarer.declare))
-        self._wait(operation)
+        self.wait(operation)
         self._recovery.topology.update((declaration.queue, declaration) for declaration in declarations)
 
     def publish(
@@ -169,9 +169,9 @@ class Session:
         """Raise BackendError where waiting would block the turns, before anything is sent."""
         self._link.check_may_wait()
 
-    def wait(self, operation: PublishOperation) -> None:
-        """Wait until a publish has ended. Raises its error."""
-        self._wait(operation)
+    def wait(self, operation: Operation) -> None:
+        """Wait until an operation has ended. Raises its error."""
+        self._link.wait(operation.future, operation.deadline_ms + GRACE_MS)
 
     def consume(self, queue: str, prefetch: int, mailbox: amqp.Mailbox[Any]) -> ConsumerChannel:
         """Start a consumer that puts (itself, Delivered), and in the end (itself, Ended), into the mailbox."""
@@ -180,7 +180,7 @@ class Session:
         started: list[ConsumerChannel] = []
         self._link.run(partial(self._consume, step, queue, prefetch, mailbox, started))
         try:
-            self._wait(step)
+            self.wait(step)
         except BaseException:
             for consumer in started:
                 self._link.run(partial(consumer.stop, self._step("giving up a consumer", GRACE_MS)))
@@ -205,7 +205,7 @@ class Session:
         """Wait until what the broker has ready for a consumer is in its mailbox; tell whether more is coming."""
         step = self._step(f"looking into queue '{consumer.queue}'", self._settings.operation_timeout_ms)
         self._link.run(partial(self._submit, step, consumer.check))
-        self._wait(step)
+        self.wait(step)
         return consumer.has_more
 
     def drain(self, consumer: ConsumerChannel) -> None:
@@ -224,7 +224,7 @@ class Session:
         failures = []
         for step, _ in steps:
             try:
-                self._wait(step)
+                self.wait(step)
             except QueueyError as error:
                 failures.append(error)
         if failures:
@@ -242,7 +242,7 @@ class Session:
         try:
             if is_first:
                 self._link.run(partial(self._close, step))
-            self._wait(step)
+            self.wait(step)
         except DeadlineExceededError:
             log.warning("closing the backend: the broker did not answer within %g s; dropped it", timeout_ms / 1000)
         except QueueyError as error:
@@ -279,9 +279,6 @@ class Session:
 
     def _step(self, doing: str, timeout_ms: int) -> Step:
         return Step(doing, deadline_ms=self._deadline(timeout_ms), timeout_ms=timeout_ms)
-
-    def _wait(self, operation: Operation) -> None:
-        self._link.wait(operation.future, operation.deadline_ms + GRACE_MS)
 
     def _wait_for_slot(self, slot: Future[None], operation: PublishOperation) -> None:
         try:
