@@ -264,11 +264,7 @@ class Server:
                 if error.errno in _NO_ROOM:
                     self._listen_again_later(error)
                 return  # else the one who was there is gone already
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A socket that is closed resets its connection: rabbit's tcp_listen_options have {linger, {true, 0}}.
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            if self._traffic.refuses_connections:
+            if not _is_set_up(sock) or self._traffic.refuses_connections:
                 sock.close()
                 continue
             connection = self._new_connection(sock.fileno())
@@ -491,6 +487,18 @@ def _mute_at_s(client: Client, heartbeat_s: int) -> float:
     """
     looked = (client.received_s - client.opened_s) // heartbeat_s + 1
     return client.opened_s + (looked + 2) * heartbeat_s
+
+
+def _is_set_up(sock: socket.socket) -> bool:
+    """Make a client's socket one as RabbitMQ has them; tell whether the client is still there."""
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A socket that is closed resets its connection: rabbit's tcp_listen_options have {linger, {true, 0}}.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    except OSError:  # macOS says so where the peer is gone already
+        return False
+    return True
 
 
 def _acknowledge(sock: socket.socket) -> None:

@@ -1,5 +1,6 @@
 """The port serves many clients, keeps its memory whatever they do, and moves with time without waiting for anybody."""
 
+import errno
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -373,6 +374,22 @@ def test_a_closed_broker_opens_no_port() -> None:
     broker.close()
     with pytest.raises(RuntimeError, match="closed"):
         _ = broker.url
+
+
+def test_a_client_that_is_gone_before_it_is_served_harms_nobody(
+    broker: FakeBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing, works = [OSError(errno.EINVAL, "what macOS says of a socket whose peer is gone")], socket.socket.setsockopt
+
+    def set_option(self: socket.socket, *option: Any) -> None:
+        if option[1] == socket.TCP_NODELAY and failing:
+            raise failing.pop()
+        works(self, *option)
+
+    monkeypatch.setattr(socket.socket, "setsockopt", set_option)
+    with socket.create_connection(("127.0.0.1", server_of(broker).port), TIMEOUT_S) as gone:
+        assert gone.recv(1) == b""
+    connect(broker).declare()
 
 
 def test_dropped_clients_may_come_again(broker: FakeBroker, connect: Connect) -> None:
