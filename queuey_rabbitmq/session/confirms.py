@@ -21,6 +21,11 @@ class ConfirmLedger:
     def __len__(self) -> int:
         return len(self._unsettled)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody still waits for an answer to one of them."""
+        return any(not operation.finished for operation in self._unsettled.values())
+
     def published(self, operation: PublishOperation) -> None:
         """Note the next publish on the channel."""
         self._published += 1

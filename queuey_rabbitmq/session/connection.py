@@ -86,6 +86,14 @@ class SessionConnection:
         self.send([amqp.OpenChannel(self._channels, confirms)])
         return self._channels
 
+    def hand_over_channel(self, number: int, owner: ManagedChannel) -> None:
+        """Tell another owner from now on what happens on a channel."""
+        self._owners[number] = owner
+
+    def monotonic_ms(self) -> int:
+        """Return the present on the timeline of deadlines."""
+        return self._link.monotonic_ms()
+
     def forget_channel(self, number: int) -> None:
         """Hear no more of a channel."""
         self._owners.pop(number, None)

@@ -8,6 +8,7 @@ size limit closes the channel too, and with it goes the answer to everything els
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import ClassVar
 
 from queuey_rabbitmq import amqp
@@ -19,10 +20,18 @@ from queuey_rabbitmq.session.operations import PublishOperation
 
 LARGE_BODY_BYTES = 1_000_000
 """From this size on a message has a channel to itself while it is in flight."""
+RENEWED_EVERY_MS = 500
+"""At most so often another channel is taken because of a nack: a quorum queue has a new leader in less than a second,
+and what is published to a queue at its length limit is all nacked."""
 
 
 class PublishChannel(ManagedChannel):
-    """Messages in flight together; each is confirmed, nacked or returned by itself."""
+    """Messages in flight together; each is confirmed, nacked or returned by itself.
+
+    A nack is followed by another channel. Up to 3.11, one that first publishes to a quorum queue when the node of its
+    leader is gone and the new leader not known yet has everything nacked that it publishes there, for as long as that
+    node is down (rabbit_fifo_client:enqueue, seen on 3.10); a new channel looks for the leader again.
+    """
 
     confirms = True
     handlers: ClassVar = {
@@ -36,6 +45,8 @@ class PublishChannel(ManagedChannel):
         self._endings = endings
         self._ledger = ConfirmLedger()
         self._waiting: deque[PublishOperation] = deque()
+        self._predecessor: RetiredChannel | None = None
+        self._renewed_ms: int | None = None
 
     def publish(self, operation: PublishOperation) -> None:
         """Send a message now, or as soon as the channel is open and the broker reads."""
@@ -57,6 +68,8 @@ class PublishChannel(ManagedChannel):
     def forget_finished(self) -> None:
         """Drop what waited until its deadline."""
         self._waiting = self._endings.unfinished(self._waiting)
+        if self._predecessor is not None:
+            self._predecessor.end_if_done()
 
     def opened(self) -> None:
         """Send what waited for the channel."""
@@ -83,9 +96,9 @@ class PublishChannel(ManagedChannel):
         self._ledger = ConfirmLedger()
         self.resume()
 
-    def lost(self, error: BackendError) -> None:
+    def lost(self, error: BackendError, *, before: Sequence[PublishOperation] = ()) -> None:
         """Keep what was in flight to send it again, before what waited; or end it as unknown."""
-        in_flight = self._ledger.take_all()
+        in_flight = [*before, *self._ledger.take_all()]
         self._ledger = ConfirmLedger()
         if self.connection.republishes:
             self._waiting = self._endings.unfinished([*in_flight, *self._waiting])
@@ -108,9 +121,74 @@ class PublishChannel(ManagedChannel):
     def _nacked(self, event: amqp.Nacked) -> None:
         for operation in self._ledger.settle(event.delivery_tag, multiple=event.multiple):
             self._endings.nacked(operation)
+        self._renew()
 
     def _returned(self, event: amqp.Returned) -> None:
         self._ledger.returned(event.routing_key, event.message_id, f"{event.code} {event.text}")
+
+    def _renew(self) -> None:
+        now_ms = self.connection.monotonic_ms()
+        is_early = self._renewed_ms is not None and now_ms < self._renewed_ms + RENEWED_EVERY_MS
+        if is_early or self._predecessor is not None:
+            return
+        self._renewed_ms = now_ms
+        self._predecessor = RetiredChannel(self.connection, self._endings, self, self.number, self._ledger)
+        self._ledger = ConfirmLedger()
+        self.state = "closed"
+        self._predecessor.end_if_done()
+
+    def predecessor_ended(self) -> None:
+        """Learn that everything on the channel before this one has been answered, or that it is gone."""
+        self._predecessor = None
+
+
+class RetiredChannel(PublishChannel):
+    """A channel on which nothing more is published; closed when what was in flight is answered, or overdue."""
+
+    def __init__(
+        self,
+        connection: SessionConnection,
+        endings: Endings,
+        successor: PublishChannel,
+        number: int,
+        ledger: ConfirmLedger,
+    ) -> None:
+        super().__init__(connection, endings)
+        self._successor = successor
+        self._ledger = ledger
+        self.number = number
+        self.state = "open"
+        connection.hand_over_channel(number, self)
+
+    def end_if_done(self) -> None:
+        """Close the channel once nobody waits for an answer on it, and do not wait for the answer to that."""
+        if self.state == "open" and not self._ledger.is_awaited:
+            self.state = "closed"
+            self.connection.forget_channel(self.number)
+            self.connection.send([amqp.CloseChannel(self.number)])
+            self.closed(200, "it was no longer used")
+
+    def refused(self, event: amqp.CommandRefused) -> None:
+        """Fail the message that cannot be written."""
+        super().refused(event)
+        self.end_if_done()
+
+    def closed(self, code: int, text: str) -> None:
+        """End what was in flight as unknown."""
+        super().closed(code, text)
+        self._successor.predecessor_ended()
+
+    def lost(self, error: BackendError, *, before: Sequence[PublishOperation] = ()) -> None:
+        """Leave what was in flight to the successor, as what was published before its own."""
+        self._successor.predecessor_ended()
+        self._successor.lost(error, before=[*before, *self._ledger.take_all()])
+
+    def _confirmed(self, event: amqp.Confirmed) -> None:
+        super()._confirmed(event)
+        self.end_if_done()
+
+    def _renew(self) -> None:
+        self.end_if_done()
 
 
 class SoloChannel(ManagedChannel):
@@ -144,9 +222,8 @@ class SoloChannel(ManagedChannel):
 
         RabbitMQ 4.3 answers nothing while the node of a classic queue is down.
         """
-        if self.state == "open" and self._operation is not None and self._operation.finished:
-            self.state = "closing"
-            self.connection.send([amqp.CloseChannel(self.number)])
+        if self._operation is not None and self._operation.finished:
+            self._close()
 
     def opened(self) -> None:
         """Send what waited for the channel."""
@@ -228,7 +305,12 @@ class SoloChannel(ManagedChannel):
         operation, _ = self._take()
         if operation is not None:
             self._endings.nacked(operation)
-        self._answered()
+        self._close()  # as PublishChannel takes another one
+
+    def _close(self) -> None:
+        if self.state == "open":
+            self.state = "closing"
+            self.connection.send([amqp.CloseChannel(self.number)])
 
     def _answered(self) -> None:
         if self.state == "open":  # an answer may cross the close of a channel that was given up

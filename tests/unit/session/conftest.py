@@ -20,6 +20,7 @@ class Broker:
     def __init__(self) -> None:
         self.sent: list[amqp.Command] = []
         self.is_ready = True
+        self.now_ms = 0
         self.say: Callable[[amqp.Event], None]
 
     def open(self, _name: str, on_event: Callable[[amqp.Event], None]) -> Broker:
@@ -43,6 +44,12 @@ class Broker:
     def published_to(self) -> list[str]:
         return [command.routing_key for command in self.sent if isinstance(command, amqp.Publish)]
 
+    def published_on(self) -> list[tuple[int, str]]:
+        return [(command.channel, command.routing_key) for command in self.sent if isinstance(command, amqp.Publish)]
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
     def resolve(self, future: Future[Any], result: object) -> None:
         future.set_result(result)
 
@@ -50,6 +57,12 @@ class Broker:
         future.set_exception(error)
 
     def connection_opened(self, _connection: SessionConnection) -> None:
+        pass
+
+    def comes_back(self, _connection: SessionConnection, _event: amqp.ConnectionLost) -> bool:
+        return True
+
+    def connection_lost(self, _connection: SessionConnection, _event: amqp.ConnectionLost) -> None:
         pass
 
 
