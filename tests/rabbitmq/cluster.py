@@ -53,14 +53,17 @@ class Cluster:
         lines += [
             f"cluster_formation.classic_config.nodes.{place} = {seat.name}" for place, seat in enumerate(seats, 1)
         ]
-        configuration = "\n".join([*lines, ""])
+        joining = "\n".join([*lines, ""])
         self.nodes: list[Node] = []
         try:
             for seat in seats:
-                server = LocalServer.start(executable, lambda _folder: configuration, seat=seat)
+                # The first knows of no other: nodes that start together may each found a cluster of their own, and one
+                # of 4.0 that looks for others waits for a second one (rabbit_peer_discovery:can_use_discovered_nodes).
+                configuration = joining if self.nodes else ""
+                server = LocalServer.start(executable, lambda _folder, lines=configuration: lines, seat=seat)
                 self.nodes.append(Node(server, seat.name))
                 if len(self.nodes) == 1:
-                    self.nodes[0].wait()  # nodes that start together may each found a cluster of their own
+                    self.nodes[0].wait()
             for node in self.nodes:
                 node.wait()
         except BaseException:
