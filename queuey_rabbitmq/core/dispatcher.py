@@ -257,7 +257,7 @@ class Dispatcher:
             context.job_id,
             context.job_type,
             context.queue,
-            said(error),
+            said(error).removesuffix("."),
             extra=context.log_fields(),
             exc_info=None if isinstance(error, QueueyError) else error,
         )

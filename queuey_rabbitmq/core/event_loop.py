@@ -50,8 +50,9 @@ class EventLoop:
             coroutine.close()
             raise
         future = asyncio.run_coroutine_threadsafe(self._watched(coroutine, timeout_ms), loop)
+        patience_s = None if timeout_ms is None else min(timeout_ms / 1000 + HEEDS_WITHIN_S, threading.TIMEOUT_MAX)
         try:
-            error = future.result(None if timeout_ms is None else timeout_ms / 1000 + HEEDS_WITHIN_S)
+            error = future.result(patience_s)
         except TimeoutError:  # `_watched` returns those of the handler
             raise JobTimeoutError(f"{_too_long(timeout_ms)}, and goes on all the same") from None
         except CancelledError:

@@ -286,7 +286,7 @@ class Worker(Generic[SetT]):
             if (soonest := watch.seconds_left()) is not None:
                 left.append(soonest)
             try:
-                event = self._events.get(timeout=min(left, default=None))
+                event = self._events.get(timeout=min([*left, threading.TIMEOUT_MAX]))
             except Empty:
                 event = _LOOK
             if event is _THREAD_ENDED:

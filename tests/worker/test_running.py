@@ -8,6 +8,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -135,6 +136,27 @@ def test_no_more_jobs_run_at_a_time_than_the_concurrency_says(
     running.shut_down()
     assert gate.most == 3
     assert sorted(gate.done) == list(range(12))
+
+
+def test_timeouts_and_a_grace_longer_than_any_wait_are_no_limit(
+    backend: RabbitMqBackend, producer: Producer[Work], gate: Gate, start: Start
+) -> None:
+    worker = Worker(backend, Work)
+    worker.register(Do, gate, timeout=timedelta.max)
+    played: list[int] = []
+
+    @worker.handler(DoOther, timeout=timedelta.max)
+    async def play(other: DoOther) -> None:
+        played.append(other.number)
+
+    producer.enqueue(Do(1))
+    producer.enqueue(DoOther(2))
+    running = start(worker)
+    gate.wait_for_running(1)
+    gate.open()
+    wait_until(lambda: played == [2])
+    running.shut_down(grace=timedelta.max)
+    assert gate.done == [1]
 
 
 def test_the_concurrency_is_the_sum_of_the_prefetches_unless_it_is_given(
