@@ -1,17 +1,23 @@
-"""A broker that a test plays itself, below the rules of a session."""
+"""The two brokers of these tests: the one in memory, and one that a test plays itself, below the rules of a session."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
-from queuey_rabbitmq import amqp
+from queuey_fake import FakeBroker
+from queuey_rabbitmq import Envelope, amqp
 from queuey_rabbitmq.session.connection import SessionConnection
 from queuey_rabbitmq.session.endings import Endings
 from queuey_rabbitmq.session.in_flight import InFlightBound
+
+
+def job(queue: str = "emails", *, headers: Mapping[str, Any] | None = None) -> Envelope:
+    return Envelope(job_id=uuid.uuid4(), job_type="x", queue=queue, enqueued_at_ms=0, payload=None, headers=headers)
 
 
 class Broker:
@@ -67,18 +73,24 @@ class Broker:
 
 
 @pytest.fixture
-def broker() -> Broker:
+def broker() -> Iterator[FakeBroker]:
+    with FakeBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def played() -> Broker:
     return Broker()
 
 
 @pytest.fixture
-def endings(broker: Broker) -> Endings:
-    return Endings(broker, InFlightBound(messages=10, bytes_=1000))
+def endings(played: Broker) -> Endings:
+    return Endings(played, InFlightBound(messages=10, bytes_=1000))
 
 
 @pytest.fixture
-def connection(broker: Broker) -> SessionConnection:
-    connection = SessionConnection(broker, "publish", broker)
+def connection(played: Broker) -> SessionConnection:
+    connection = SessionConnection(played, "publish", played)
     connection.open()
     connection.is_ready = True
     return connection

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-
 import pytest
 
 from queuey_fake import FakeBroker
-from queuey_rabbitmq import DeadlineExceededError, DeliveryLost, Envelope, QueueConfig, RabbitMqOptions
+from queuey_rabbitmq import DeadlineExceededError, DeliveryLost, QueueConfig, RabbitMqOptions
+from tests.unit.session.conftest import job
 
 EMAILS, LETTERS = QueueConfig("emails"), QueueConfig("letters")
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker() as broker:
-        yield broker
-
-
-def job() -> Envelope:
-    return Envelope(job_id=uuid.uuid4(), job_type="x", queue=EMAILS.name, enqueued_at_ms=0, payload=None)
 
 
 def test_a_consumer_of_a_backend_that_has_ended_is_closed_already(broker: FakeBroker) -> None:

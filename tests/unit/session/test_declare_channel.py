@@ -14,26 +14,26 @@ def declare(*queues: str) -> DeclareOperation:
     return DeclareOperation([QueueDeclaration(queue, True) for queue in queues], deadline_ms=100, timeout_ms=100)
 
 
-def last_declared(broker: Broker) -> amqp.DeclareQueue:
-    return [command for command in broker.sent if isinstance(command, amqp.DeclareQueue)][-1]
+def last_declared(played: Broker) -> amqp.DeclareQueue:
+    return [command for command in played.sent if isinstance(command, amqp.DeclareQueue)][-1]
 
 
 def test_what_is_not_answered_until_its_deadline_keeps_nothing_that_follows_from_being_declared(
-    broker: Broker, connection: SessionConnection, endings: Endings
+    played: Broker, connection: SessionConnection, endings: Endings
 ) -> None:
     channel = DeclareChannel(connection, endings)
     unanswered, next_one, later = declare("on a node that is down"), declare("emails"), declare("letters")
     channel.declare(unanswered)
-    broker.answer_channels()
+    played.answer_channels()
     channel.declare(next_one)
-    asked = last_declared(broker)
+    asked = last_declared(played)
     endings.overdue(unanswered, None)
     channel.forget_finished()
-    broker.answer_channels()
-    assert last_declared(broker).queue == "emails"
-    broker.say(amqp.QueueDeclared(asked.channel, asked.queue, 0, 0))
+    played.answer_channels()
+    assert last_declared(played).queue == "emails"
+    played.say(amqp.QueueDeclared(asked.channel, asked.queue, 0, 0))
     assert not next_one.finished
-    broker.say(amqp.QueueDeclared(last_declared(broker).channel, "emails", 0, 0))
+    played.say(amqp.QueueDeclared(last_declared(played).channel, "emails", 0, 0))
     assert next_one.finished
     channel.declare(later)
-    assert last_declared(broker).queue == "letters"
+    assert last_declared(played).queue == "letters"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from queuey_fake import FakeBroker
-from queuey_rabbitmq import BackendError, Envelope, QueueConfig, RabbitMqBackend
+from queuey_rabbitmq import BackendError, QueueConfig, RabbitMqBackend
+from tests.unit.session.conftest import job
 
 EMAILS, LETTERS = QueueConfig("emails"), QueueConfig("letters")
 
@@ -29,10 +29,6 @@ def connect() -> Iterator[Connect]:
         yield connect
         for backend in backends:
             backend.close()
-
-
-def job() -> Envelope:
-    return Envelope(job_id=uuid.uuid4(), job_type="x", queue=EMAILS.name, enqueued_at_ms=0, payload=None)
 
 
 def test_a_consumer_too_many_is_an_error_that_says_why_and_another_one_follows_when_there_is_room(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 from queuey_fake import FakeBroker
 from queuey_rabbitmq import Envelope, QueueConfig, ShutDownError
+from tests.unit.session.conftest import job
 
 EMAILS = QueueConfig("emails")
-
-
-def job() -> Envelope:
-    return Envelope(job_id=uuid.uuid4(), job_type="x", queue=EMAILS.name, enqueued_at_ms=0, payload=None)
 
 
 def test_a_backend_that_is_closed_in_between_says_which_jobs_it_has_not_taken() -> None:

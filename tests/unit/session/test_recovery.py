@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from queuey_fake import FakeBroker
-from queuey_rabbitmq import DeadlineExceededError, Envelope, QueueConfig, RabbitMqOptions, ReconnectPolicy
+from queuey_rabbitmq import DeadlineExceededError, QueueConfig, RabbitMqOptions, ReconnectPolicy
 from queuey_rabbitmq.core.reconnect import Attempt
+from tests.unit.session.conftest import job
 
 EMAILS, LETTERS = QueueConfig("emails"), QueueConfig("letters")
 
@@ -24,16 +24,6 @@ class Decided(ReconnectPolicy):
 
     def next_delay(self, attempt: Attempt) -> float | None:
         return self._delays[attempt.rebuilding]
-
-
-def job(queue: QueueConfig) -> Envelope:
-    return Envelope(job_id=uuid.uuid4(), job_type="x", queue=queue.name, enqueued_at_ms=0, payload=None)
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker() as broker:
-        yield broker
 
 
 @pytest.fixture
@@ -56,7 +46,7 @@ def test_a_queue_that_is_another_one_now_keeps_no_consumer_of_the_next_from_resu
     with backend.consume(LETTERS) as deliveries:
         broker.faults.delete_queue(LETTERS.name)
         assert deliveries.get(timeout=1) is None
-        backend.publish(job(LETTERS))
+        backend.publish(job(LETTERS.name))
         delivery = deliveries.get(timeout=1)
         assert delivery is not None
         delivery.ack()
@@ -71,7 +61,7 @@ def test_a_queue_that_is_another_one_now_keeps_no_connection_from_coming_back(
     change_behind_its_back(EMAILS)
     broker.faults.delete_queue(LETTERS.name)
     broker.faults.drop_connections()
-    backend.publish(job(LETTERS))
+    backend.publish(job(LETTERS.name))
     assert "inequivalent arg 'x-max-priority' for queue 'emails'" in caplog.text
 
 
@@ -81,7 +71,7 @@ def test_a_consumer_that_has_come_back_with_its_connection_is_not_opened_once_mo
     with backend.consume(EMAILS) as deliveries:
         broker.faults.cancel_consumers(EMAILS.name)
         broker.faults.drop_connections()
-        backend.publish(job(EMAILS))
+        backend.publish(job(EMAILS.name))
         delivery = deliveries.get(timeout=1)
         assert delivery is not None
         assert deliveries.get(timeout=10) is None
@@ -94,7 +84,7 @@ def test_a_policy_that_waits_for_less_than_nothing_waits_for_nothing(broker: Fak
     backend = broker.backend(RabbitMqOptions(reconnect=Decided(connection=now, consumer=now)))
     backend.declare([EMAILS])
     broker.faults.drop_connections()
-    backend.publish(job(EMAILS))
+    backend.publish(job(EMAILS.name))
 
 
 def test_a_policy_that_waits_for_ever_leaves_calls_their_deadlines(broker: FakeBroker) -> None:
@@ -102,4 +92,4 @@ def test_a_policy_that_waits_for_ever_leaves_calls_their_deadlines(broker: FakeB
     backend.declare([EMAILS])
     broker.faults.drop_connections()
     with pytest.raises(DeadlineExceededError, match="There is no connection"):
-        backend.publish(job(EMAILS))
+        backend.publish(job(EMAILS.name))

@@ -22,13 +22,13 @@ def channel(connection: SessionConnection, endings: Endings) -> PublishChannel:
 
 
 @pytest.fixture
-def publish(broker: Broker, channel: PublishChannel) -> Publish:
+def publish(played: Broker, channel: PublishChannel) -> Publish:
     """Publish a message to a queue, and answer the channel that is opened for it."""
 
     def publish(queue: str) -> PublishOperation:
         operation = message(queue)
         channel.publish(operation)
-        broker.answer_channels()
+        played.answer_channels()
         return operation
 
     return publish
@@ -38,78 +38,78 @@ def message(queue: str) -> PublishOperation:
     return PublishOperation(Message(queue, amqp.Properties(), b""), deadline_ms=100, timeout_ms=100)
 
 
-def test_what_follows_a_nack_is_published_on_another_channel(broker: Broker, publish: Publish) -> None:
+def test_what_follows_a_nack_is_published_on_another_channel(played: Broker, publish: Publish) -> None:
     refused = publish("a")
-    broker.say(amqp.Nacked(1, 1, False))
+    played.say(amqp.Nacked(1, 1, False))
     assert isinstance(refused.future.exception(), PublishRefusedError)
-    assert broker.sent[-1] == amqp.CloseChannel(1)
+    assert played.sent[-1] == amqp.CloseChannel(1)
     publish("b")
-    assert broker.published_on() == [(1, "a"), (2, "b")]
+    assert played.published_on() == [(1, "a"), (2, "b")]
 
 
 def test_what_is_in_flight_when_a_nack_comes_is_answered_where_it_was_published(
-    broker: Broker, publish: Publish
+    played: Broker, publish: Publish
 ) -> None:
     in_flight = [publish(queue) for queue in "abc"]
-    broker.say(amqp.Nacked(1, 1, False))
+    played.say(amqp.Nacked(1, 1, False))
     later = publish("d")
-    assert amqp.CloseChannel(1) not in broker.sent
-    broker.say(amqp.Confirmed(2, 1, False))
+    assert amqp.CloseChannel(1) not in played.sent
+    played.say(amqp.Confirmed(2, 1, False))
     assert [operation.finished for operation in (*in_flight, later)] == [True, False, False, True]
-    broker.say(amqp.Confirmed(1, 3, True))
+    played.say(amqp.Confirmed(1, 3, True))
     assert [operation.future.exception() for operation in in_flight[1:]] == [None, None]
-    assert broker.sent[-1] == amqp.CloseChannel(1)
+    assert played.sent[-1] == amqp.CloseChannel(1)
 
 
 def test_a_channel_that_leaves_a_message_without_an_answer_is_closed_at_the_deadline(
-    broker: Broker, endings: Endings, channel: PublishChannel, publish: Publish
+    played: Broker, endings: Endings, channel: PublishChannel, publish: Publish
 ) -> None:
     publish("a")
     unanswered = publish("b")
-    broker.say(amqp.Nacked(1, 1, False))
+    played.say(amqp.Nacked(1, 1, False))
     endings.overdue(unanswered, None)
     channel.forget_finished()
-    assert broker.sent[-1] == amqp.CloseChannel(1)
+    assert played.sent[-1] == amqp.CloseChannel(1)
 
 
 def test_what_is_in_flight_on_both_channels_when_the_connection_is_lost_is_sent_again_in_order(
-    broker: Broker, connection: SessionConnection, channel: PublishChannel, publish: Publish
+    played: Broker, connection: SessionConnection, channel: PublishChannel, publish: Publish
 ) -> None:
     for queue in "abc":
         publish(queue)
-    broker.say(amqp.Nacked(1, 1, False))
+    played.say(amqp.Nacked(1, 1, False))
     publish("d")
     connection.republishes = True
-    broker.sent.clear()
-    broker.say(amqp.ConnectionLost("open", 0, "gone", None))
+    played.sent.clear()
+    played.say(amqp.ConnectionLost("open", 0, "gone", None))
     connection.open()
     connection.is_ready = True
     channel.resume()
-    broker.answer_channels()
-    assert broker.published_to() == ["b", "c", "d"]
+    played.answer_channels()
+    assert played.published_to() == ["b", "c", "d"]
 
 
-def test_a_queue_that_refuses_everything_costs_few_channels(broker: Broker, publish: Publish) -> None:
+def test_a_queue_that_refuses_everything_costs_few_channels(played: Broker, publish: Publish) -> None:
     publish("a")
-    broker.say(amqp.Nacked(1, 1, False))
+    played.say(amqp.Nacked(1, 1, False))
     for number in (1, 2, 3):
         publish("a")
-        broker.say(amqp.Nacked(2, number, False))
-    broker.now_ms += RENEWED_EVERY_MS
+        played.say(amqp.Nacked(2, number, False))
+    played.now_ms += RENEWED_EVERY_MS
     publish("a")
-    broker.say(amqp.Nacked(2, 4, False))
+    played.say(amqp.Nacked(2, 4, False))
     publish("a")
-    assert [number for number, _ in broker.published_on()] == [1, 2, 2, 2, 2, 3]
+    assert [number for number, _ in played.published_on()] == [1, 2, 2, 2, 2, 3]
 
 
 def test_a_large_message_that_follows_a_nack_has_another_channel(
-    broker: Broker, connection: SessionConnection, endings: Endings
+    played: Broker, connection: SessionConnection, endings: Endings
 ) -> None:
     pool = SoloPool(connection, endings, channels=1)
     pool.perform(message("a"))
-    broker.answer_channels()
-    broker.say(amqp.Nacked(1, 1, False))
+    played.answer_channels()
+    played.say(amqp.Nacked(1, 1, False))
     pool.perform(message("b"))
-    broker.answer_channels()
-    broker.answer_channels()
-    assert broker.published_on() == [(1, "a"), (2, "b")]
+    played.answer_channels()
+    played.answer_channels()
+    assert played.published_on() == [(1, "a"), (2, "b")]

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-
 import pytest
 
 from pytest_queuey.contract.broker_door import BrokerDoor
 from queuey_fake import FakeBroker
-from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqOptions
+from queuey_rabbitmq import QueueConfig, RabbitMqOptions
+from tests.unit.session.conftest import job
 
 EMAILS = QueueConfig("emails")
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker() as broker:
-        yield broker
 
 
 def malform(broker: FakeBroker) -> None:
@@ -32,9 +24,7 @@ def test_it_waits_for_a_blocked_broker_without_making_the_stream_wait(
     backend.declare([EMAILS])
     malform(broker)
     broker.faults.block()
-    fills_the_bound = backend.publish_nowait(
-        Envelope(job_id=uuid.uuid4(), job_type="x", queue="emails", enqueued_at_ms=0, payload=None)
-    )
+    fills_the_bound = backend.publish_nowait(job())
     with backend.consume(EMAILS) as deliveries:
         assert deliveries.get(timeout=10) is None
         broker.advance(25)

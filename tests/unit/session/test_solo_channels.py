@@ -26,23 +26,23 @@ def hold(delay: str) -> PublishOperation:
 
 
 def test_what_is_not_answered_until_its_deadline_keeps_no_channel_from_what_follows(
-    broker: Broker, endings: Endings, pool: SoloPool
+    played: Broker, endings: Endings, pool: SoloPool
 ) -> None:
     unanswered = [hold("1000"), hold("2000")]
     for operation in unanswered:
         pool.perform(operation)
-    broker.answer_channels()
-    assert broker.published_to() == ["q.deferred.1000", "q.deferred.2000"]
+    played.answer_channels()
+    assert played.published_to() == ["q.deferred.1000", "q.deferred.2000"]
     pool.perform(hold("3000"))
-    assert "q.deferred.3000" not in broker.published_to()
+    assert "q.deferred.3000" not in played.published_to()
     for operation in unanswered:
         endings.overdue(operation, None)
     pool.forget_finished()
     pool.forget_finished()
-    assert [type(command) for command in broker.sent].count(amqp.CloseChannel) == CHANNELS
-    broker.answer_channels()
-    broker.answer_channels()
-    assert broker.published_to()[-1] == "q.deferred.3000"
+    assert [type(command) for command in played.sent].count(amqp.CloseChannel) == CHANNELS
+    played.answer_channels()
+    played.answer_channels()
+    assert played.published_to()[-1] == "q.deferred.3000"
 
 
 def test_a_hold_queue_whose_node_is_down_is_no_queue_to_delete() -> None:
@@ -52,19 +52,19 @@ def test_a_hold_queue_whose_node_is_down_is_no_queue_to_delete() -> None:
 
 
 def test_a_confirm_that_crosses_the_close_of_its_channel_gives_nothing_to_a_channel_that_closes(
-    broker: Broker, endings: Endings, pool: SoloPool
+    played: Broker, endings: Endings, pool: SoloPool
 ) -> None:
     late, elsewhere, next_one = hold("1000"), hold("2000"), hold("3000")
     pool.perform(late)
     pool.perform(elsewhere)
-    broker.answer_channels()
-    number = next(command.channel for command in broker.sent if isinstance(command, amqp.Publish))
+    played.answer_channels()
+    number = next(command.channel for command in played.sent if isinstance(command, amqp.Publish))
     endings.overdue(late, None)
     pool.forget_finished()
-    broker.say(amqp.QueueDeclared(number, "q.deferred.1000", 0, 0))
-    broker.say(amqp.Confirmed(number, 1, False))
+    played.say(amqp.QueueDeclared(number, "q.deferred.1000", 0, 0))
+    played.say(amqp.Confirmed(number, 1, False))
     pool.perform(next_one)
-    broker.answer_channels()
+    played.answer_channels()
     assert not next_one.finished
-    broker.answer_channels()
-    assert broker.published_to()[-1] == "q.deferred.3000"
+    played.answer_channels()
+    assert played.published_to()[-1] == "q.deferred.3000"

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from queuey_fake import FakeBroker
-from queuey_rabbitmq import BackendError, Envelope, QueueConfig, RabbitMqBackend
+from queuey_rabbitmq import BackendError, QueueConfig, RabbitMqBackend
+from tests.unit.session.conftest import job
 
 EMAILS = QueueConfig("emails")
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker() as broker:
-        yield broker
 
 
 @pytest.fixture(params=[lambda broker: broker.backend(), lambda broker: RabbitMqBackend.connect(broker.url)])
@@ -28,25 +21,19 @@ def backend(broker: FakeBroker, request: pytest.FixtureRequest) -> Iterator[Rabb
         yield backend
 
 
-def job(**headers: Any) -> Envelope:
-    return Envelope(
-        job_id=uuid.uuid4(), job_type="x", queue="emails", enqueued_at_ms=0, payload=None, headers=headers or None
-    )
-
-
 @pytest.mark.parametrize("value", [object(), 2**70])
 def test_a_header_without_a_type_in_amqp_is_an_error_of_that_publish(backend: RabbitMqBackend, value: object) -> None:
     with pytest.raises(BackendError, match="publishing to queue 'emails': it cannot be written in AMQP"):
-        backend.publish(job(mine=value))
+        backend.publish(job(headers={"mine": value}))
     with pytest.raises(BackendError, match=r"publishing to queue 'emails.deferred.60000': it cannot be written"):
-        backend.defer(job(mine=value), 60)
+        backend.defer(job(headers={"mine": value}), 60)
     backend.publish(job())
 
 
 def test_what_goes_out_with_it_ends_as_it_would_have(backend: RabbitMqBackend, broker: FakeBroker) -> None:
-    missing = Envelope(job_id=uuid.uuid4(), job_type="x", queue="missing", enqueued_at_ms=0, payload=None)
     broker.faults.block()
-    waiting = [backend.publish_nowait(one) for one in (job(), job(mine=object()), job(), missing, job())]
+    sent = job(), job(headers={"mine": object()}), job(), job("missing"), job()
+    waiting = [backend.publish_nowait(one) for one in sent]
     broker.faults.unblock()
     ended = [future.exception(timeout=5) for future in waiting]
     assert [type(error).__name__ for error in ended] == [
