@@ -327,7 +327,7 @@ class Session:
 
     def _submit(self, operation: Operation, perform: Callable[..., None]) -> None:
         if self._down is not None:
-            self._endings.fail(operation, self._down_error(operation))
+            self._endings.fail(operation, self._down_error(operation.doing))
             return
         self._deadlines.add(operation)
         perform(operation)
@@ -348,9 +348,9 @@ class Session:
         if otherwise is not None:
             otherwise()
 
-    def _down_error(self, operation: Operation) -> QueueyError:
+    def _down_error(self, doing: str) -> QueueyError:
         assert self._down is not None, "only a session that is down says so"
-        error = type(self._down)(f"{operation.doing}: {self._down}")
+        error = type(self._down)(f"{doing}: {self._down}")
         error.__cause__ = self._down
         return error
 
@@ -433,12 +433,11 @@ class Session:
             if isinstance(operation, PublishOperation) and operation.sent:
                 self._endings.unknown(operation, error)
             elif operation is not self._disconnecting:
-                self._endings.fail(operation, self._down_error(operation))
+                self._endings.fail(operation, self._down_error(operation.doing))
         for slot in self._bound.drain():
             self._link.fail(slot, error)
         for consumer in list(self._consumers.values()):
-            if consumer.state == "closed":  # the others end with their channel
-                consumer.end(error)
+            consumer.end(self._down_error(f"consuming queue '{consumer.queue}'"))
 
     # what the connections say
 
@@ -548,8 +547,6 @@ class Session:
             self._go_down(down)
         event = amqp.ConnectionLost("open", 0, str(error), error)
         for consumer in list(self._consumers.values()):
-            if down is error:
-                consumer.end(down)
             consumer.connection_lost(lost_error("consume", event))
         if self._disconnecting is not None:
             self._endings.succeed(self._disconnecting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queuey_fake import FakeBroker
-from queuey_rabbitmq import DeadlineExceededError, DeliveryLost, QueueConfig, RabbitMqOptions
+from queuey_rabbitmq import ConnectionLostError, DeadlineExceededError, DeliveryLost, QueueConfig, RabbitMqOptions
 from tests.unit.session.conftest import job
 
 EMAILS, LETTERS = QueueConfig("emails"), QueueConfig("letters")
@@ -45,3 +45,14 @@ def test_what_came_too_late_is_counted_once_however_often_its_consumer_is_closed
     with pytest.raises(DeliveryLost):
         late.ack()
     assert backend.stale_settlements == 2
+
+
+def test_a_consumer_says_which_connection_the_backend_has_ended_with(broker: FakeBroker) -> None:
+    backend = broker.backend(RabbitMqOptions(reconnect=None))
+    backend.declare([EMAILS])
+    model = broker._engine.model
+    with backend.consume(EMAILS) as deliveries:
+        [publishing] = [connection for connection in model.connections if connection.name == "publish"]
+        broker._engine.run(publishing.lose)
+        with pytest.raises(ConnectionLostError, match=r"consuming queue 'emails': the publish connection .* is gone"):
+            deliveries.get(timeout=1)
