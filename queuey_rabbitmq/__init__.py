@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from queuey_rabbitmq import codec, topology
     from queuey_rabbitmq.backend import RabbitMqBackend
-    from queuey_rabbitmq.core.backend import Backend
+    from queuey_rabbitmq.core.backend import Backend, Deliveries
     from queuey_rabbitmq.core.delivery import Delivery
     from queuey_rabbitmq.core.envelope import Envelope
     from queuey_rabbitmq.core.errors import (
@@ -70,6 +70,7 @@ __all__ = [
     "DeclareRefusedError",
     "Deferred",
     "DelayTooLongError",
+    "Deliveries",
     "Delivery",
     "DeliveryLost",
     "Drained",
@@ -123,6 +124,7 @@ _HOMES = {
     "DeadLetter": "dead_letter",
     "DeadLetters": "dead_letters",
     "Deferred": "core.outcomes",
+    "Deliveries": "core.backend",
     "Delivery": "core.delivery",
     "Drained": "dead_letters",
     "Envelope": "core.envelope",
