@@ -99,6 +99,7 @@ class ConsumerChannel(ManagedChannel):
         self._stop: Step | None = None
         self._reopens = False
         self._drains = False
+        self._is_cancelled = False
         self._unsettled = 0
         self._checks: deque[Step] = deque()
         self.has_more = False
@@ -123,7 +124,7 @@ class ConsumerChannel(ManagedChannel):
 
     def drain(self) -> None:
         """Take no more from the broker, and end when the last that is on its way has come."""
-        if self.state == "open" and not self.has_ended and not self._reopens:
+        if self.state == "open" and not (self.has_ended or self._reopens or self._is_cancelled):
             self._drains = True
             self.connection.send([amqp.Cancel(self.number, self.tag)])
         else:
@@ -196,6 +197,7 @@ class ConsumerChannel(ManagedChannel):
             self._close_channel()
             return
         self.live = True
+        self._is_cancelled = False
         self._acks = AckBatch()
         self._unsettled = 0
         self.connection.send(
@@ -290,6 +292,7 @@ class ConsumerChannel(ManagedChannel):
         if not event.by_broker:
             self._end_as_asked()
             return
+        self._is_cancelled = True
         self._lost_by_broker(
             ConsumerCancelledError(
                 f"consuming queue '{self.queue}': the broker cancelled the consumer; the queue was deleted, the "

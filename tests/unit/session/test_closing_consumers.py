@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from queuey_fake import FakeBroker
-from queuey_rabbitmq import ConnectionLostError, DeadlineExceededError, DeliveryLost, QueueConfig, RabbitMqOptions
+from queuey_rabbitmq import (
+    ConnectionLostError,
+    DeadlineExceededError,
+    DeliveryLost,
+    QueueConfig,
+    RabbitMqBackend,
+    RabbitMqOptions,
+    ReconnectPolicy,
+    ShutDownError,
+)
 from tests.unit.session.conftest import job
 
 EMAILS, LETTERS = QueueConfig("emails"), QueueConfig("letters")
@@ -56,3 +68,19 @@ def test_a_consumer_says_which_connection_the_backend_has_ended_with(broker: Fak
         broker._engine.run(publishing.lose)
         with pytest.raises(ConnectionLostError, match=r"consuming queue 'emails': the publish connection .* is gone"):
             deliveries.get(timeout=1)
+
+
+@pytest.mark.parametrize(
+    "connect", [lambda broker: broker.backend, lambda broker: partial(RabbitMqBackend.with_options, broker.url)]
+)
+def test_a_consumer_that_the_broker_has_cancelled_takes_no_more_as_soon_as_it_is_asked(
+    broker: FakeBroker, connect: Callable[[FakeBroker], Callable[[RabbitMqOptions], RabbitMqBackend]]
+) -> None:
+    with connect(broker)(RabbitMqOptions(reconnect=ReconnectPolicy(base=60, max_delay=60))) as backend:
+        backend.declare([EMAILS])
+        deliveries = backend.consume(EMAILS)
+        broker.faults.cancel_consumers(EMAILS.name)
+        assert deliveries.get(timeout=0.2) is None
+        deliveries.stop()
+        with pytest.raises(ShutDownError, match="was asked to take no more"):
+            deliveries.get(timeout=5)
