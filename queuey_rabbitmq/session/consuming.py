@@ -289,7 +289,7 @@ class ConsumerChannel(ManagedChannel):
             self._endings.succeed(self._checks.popleft())
 
     def _cancelled(self, event: amqp.ConsumerCancelled) -> None:
-        if not event.by_broker:
+        if self._drains or not event.by_broker:
             self._end_as_asked()
             return
         self._is_cancelled = True
