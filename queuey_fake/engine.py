@@ -267,7 +267,7 @@ class Engine:
     def _catch_up(self) -> bool:
         """Let what is due happen; tell whether time had moved, or anything was due."""
         now_ms = self.clock.now_ms()
-        if now_ms == self._last_ms and ((due_ms := self.model.next_due_ms()) is None or due_ms > now_ms):
+        if now_ms == self._last_ms and ((due_ms := self.model.timers.next_due_ms) is None or due_ms > now_ms):
             return False
         self._elapsed_ms += max(0, now_ms - self._last_ms)
         self._last_ms = now_ms

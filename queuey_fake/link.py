@@ -62,6 +62,7 @@ class InProcessLink:
         on_close: Callable[[], None],
     ) -> None:
         self._engine = engine
+        self.now_ms = engine.clock.now_ms
         self._connection_name = connection_name
         self._connect_timeout_ms = connect_timeout_ms
         self._silence_ms = 2 * (heartbeat_s + HEARTBEAT_GRACE_S) * MS_PER_SECOND if heartbeat_s else None
@@ -81,10 +82,6 @@ class InProcessLink:
         """Name the session that the turns drive."""
         self._driven = driven
         self._engine.add(self)
-
-    def now_ms(self) -> int:
-        """Return the broker's clock."""
-        return self._engine.clock.now_ms()
 
     def monotonic_ms(self) -> int:
         """Return how far the broker's time has moved."""

@@ -115,7 +115,7 @@ class RabbitMqBackend:
         granularity step. Raises UnroutableError where the queue does not exist, UnknownQueueError for a delay on a
         queue not declared here, DelayTooLongError, and other BackendErrors.
         """
-        self._session.check_may_wait()
+        self._link.check_may_wait()
         self._session.wait(self._publish(self._place(envelope, delay)))
 
     def publish_nowait(self, envelope: Envelope, *, delay: timedelta | float | None = None) -> Future[None]:
@@ -131,7 +131,7 @@ class RabbitMqBackend:
 
         Raises as `publish` with a delay does.
         """
-        self._session.check_may_wait()
+        self._link.check_may_wait()
         self._session.wait(self._publish(self._placement.deferred(envelope, delay, doing="deferring a job")))
 
     def defer_nowait(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
@@ -156,7 +156,7 @@ class RabbitMqBackend:
         When one cannot even be sent, within its deadline or because the backend was closed, no more are, and have the
         same error.
         """
-        self._session.check_may_wait()
+        self._link.check_may_wait()
         errors: dict[int, QueueyError] = {}
         in_flight: deque[tuple[int, PublishOperation]] = deque()
         refused: QueueyError | None = None

@@ -38,7 +38,7 @@ class Broker:
         self.cuts = 0
         """How often all connections were lost at once; a front end ends those with it that are not open yet."""
         self.publish_faults: PublishFaults | None = None
-        self._timers = Timers(now_ms)
+        self.timers = Timers(now_ms)
         self.message_numbers = count(1)
         self._connection_number = 0
         self.add_vhost("/")
@@ -47,7 +47,7 @@ class Broker:
 
     def add_vhost(self, name: str) -> VHost:
         """Make a virtual host with the exchanges that every one has."""
-        vhost = VHost(name, timers=self._timers, version=self.version, names=self.names, post=self.post)
+        vhost = VHost(name, timers=self.timers, version=self.version, names=self.names, post=self.post)
         self.vhosts[name] = vhost
         return vhost
 
@@ -112,22 +112,22 @@ class Broker:
     @property
     def now_ms(self) -> int:
         """The current instant."""
-        return self._timers.now_ms
+        return self.timers.now_ms
 
     def next_due_ms(self) -> int | None:
         """Return the instant at which the next timer is due, None where none is set."""
-        return self._timers.next_due_ms
+        return self.timers.next_due_ms
 
     def run_next(self, until_ms: int) -> bool:
         """Fire the timers of the next due instant, if it is not after `until_ms`; return whether there was one."""
-        timer = self._timers.take_due(until_ms)
+        timer = self.timers.take_due(until_ms)
         if timer is None:
             return False
-        instant_ms = self._timers.now_ms
+        instant_ms = self.timers.now_ms
         while timer is not None:
             timer.action()
             self.deliver_mail()
-            timer = self._timers.take_due(instant_ms)
+            timer = self.timers.take_due(instant_ms)
         return True
 
     def run_due(self, until_ms: int) -> None:
@@ -136,10 +136,10 @@ class Broker:
         Going back undoes nothing: what is due stays due when it is, and what is set from then on counts from there,
         as where the clock of a broker's machine is set back (rabbit_amqqueue_process:calculate_msg_expiry).
         """
-        while (timer := self._timers.take_due(until_ms)) is not None:
+        while (timer := self.timers.take_due(until_ms)) is not None:
             timer.action()
             self.deliver_mail()
-        self._timers.now_ms = until_ms
+        self.timers.now_ms = until_ms
 
     # ------------------------------------------------------------------------------------------------ inspection
 

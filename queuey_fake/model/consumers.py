@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from itertools import chain
 
 from queuey_fake.model.delivery import Consumer, Mailbox, PendingAck, SettlingQueue
 
@@ -29,22 +30,18 @@ class _Limit(Enum):
 class Rotation:
     """Consumers in the order in which they are tried: by priority, and in turn among equals."""
 
-    __slots__ = ("_levels",)
+    __slots__ = ("levels",)
 
     def __init__(self, consumers: Iterable[Consumer] = ()) -> None:
-        self._levels: dict[int, deque[Consumer]] = {}  # the highest priority first; no level is empty
+        self.levels: dict[int, deque[Consumer]] = {}  # the highest priority first; no level is empty
         for consumer in consumers:
             self.append(consumer)
 
-    def __bool__(self) -> bool:
-        return bool(self._levels)
-
     def __iter__(self) -> Iterator[Consumer]:
-        for level in self._levels.values():
-            yield from level
+        return chain.from_iterable(self.levels.values())
 
     def __contains__(self, consumer: Consumer) -> bool:
-        return consumer in self._levels.get(consumer.priority, ())
+        return consumer in self.levels.get(consumer.priority, ())
 
     def first(self) -> Consumer | None:
         """Return the consumer that is tried next."""
@@ -53,27 +50,27 @@ class Rotation:
 
     def highest(self) -> deque[Consumer] | None:
         """Return the consumers of the highest priority, in turn; the next one goes behind its equals by a rotation."""
-        for level in self._levels.values():
+        for level in self.levels.values():
             return level
         return None
 
     def append(self, consumer: Consumer) -> None:
         """Add a consumer behind its equals."""
-        level = self._levels.get(consumer.priority)
+        level = self.levels.get(consumer.priority)
         if level is None:
-            self._levels[consumer.priority] = deque((consumer,))
-            if len(self._levels) > 1:
-                self._levels = dict(sorted(self._levels.items(), reverse=True))
+            self.levels[consumer.priority] = deque((consumer,))
+            if len(self.levels) > 1:
+                self.levels = dict(sorted(self.levels.items(), reverse=True))
         else:
             level.append(consumer)
 
     def remove(self, consumer: Consumer) -> None:
         """Take a consumer out if it is there."""
-        level = self._levels.get(consumer.priority)
+        level = self.levels.get(consumer.priority)
         if level is not None and consumer in level:
             level.remove(consumer)
             if not level:
-                del self._levels[consumer.priority]
+                del self.levels[consumer.priority]
 
 
 class ChannelRecord:

@@ -84,6 +84,7 @@ class Queue:
         self._host = host
         self._timers = host.timers
         self._sequence = 0
+        self._has_deadlines = False  # whether any message that was ever here may expire
         self._holder: Consumer | None = None  # the exclusive consumer, or the single active one
         self._had_consumers = False
         self._is_limited = settings.max_length is not None or settings.max_length_bytes is not None
@@ -105,7 +106,7 @@ class Queue:
             self._refuse(message)
             return False
         queued = self._new(message)
-        if self.consumers.active and (consumer := self._next_consumer()) is not None:
+        if self.consumers.active.levels and (consumer := self._next_consumer()) is not None:
             if self.ready.count and not consumer.no_ack and self._host.version.sac_failover_waits_for_event:
                 return self._crash(message)
             if (observer := self._host.observer) is not None:
@@ -156,6 +157,7 @@ class Queue:
             self._sequence += 1
             queued.sequence = self._sequence
             self.ready.append(queued)
+        self._has_deadlines = True  # some may
         self.drop_expired()
 
     def _new(self, message: Message) -> QueuedMessage:
@@ -168,7 +170,10 @@ class Queue:
         if settings.max_priority:
             level = min(message.properties.priority or 0, settings.max_priority)
         self._sequence += 1
-        deadline_ms = None if ttl_ms is None else self._timers.now_ms + ttl_ms
+        deadline_ms = None
+        if ttl_ms is not None:
+            deadline_ms = self._timers.now_ms + ttl_ms
+            self._has_deadlines = True
         return QueuedMessage(message, self._sequence, deadline_ms, level)
 
     def _would_overflow(self, message: Message) -> bool:
@@ -203,6 +208,8 @@ class Queue:
 
         Only the head can expire: behind one that lives longer a message stays, counted, past its deadline.
         """
+        if not self._has_deadlines:
+            return
         ready = self.ready
         now_ms = self._timers.now_ms
         while (head := ready.head()) is not None and head.deadline_ms is not None:

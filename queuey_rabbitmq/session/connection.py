@@ -106,7 +106,7 @@ class SessionConnection:
                 return
             if type(event) is amqp.ChannelClosed:
                 del self._owners[channel]
-            owner.on_event(event)
+            owner.dispatch[type(event)](event)
         elif isinstance(event, amqp.ConnectionOpened):
             self.state = "open"
             self.server_properties = event.server_properties
@@ -159,12 +159,13 @@ class ManagedChannel(ABC):
         self.connection = connection
         self.state: State = "closed"
         self.number = 0
-        self._dispatch: dict[type[amqp.Event], Callable[[Any], None]] = {
+        self.dispatch: dict[type[amqp.Event], Callable[[Any], None]] = {
             kind: getattr(self, name) for kind, name in self.handlers.items()
         }
-        self._dispatch[amqp.ChannelOpened] = self._on_opened
-        self._dispatch[amqp.ChannelClosed] = self._on_closed
-        self._dispatch[amqp.CommandRefused] = self._on_refused
+        """Who takes an event of this channel, by its class."""
+        self.dispatch[amqp.ChannelOpened] = self._on_opened
+        self.dispatch[amqp.ChannelClosed] = self._on_closed
+        self.dispatch[amqp.CommandRefused] = self._on_refused
 
     def open(self) -> None:
         """Start to open the channel, unless it is open or opening, or its connection is not ready."""
@@ -172,10 +173,6 @@ class ManagedChannel(ABC):
         if self.state == "closed" and (connection.is_ready or (self.opens_early and connection.state == "open")):
             self.state = "opening"
             self.number = self.connection.open_channel(self, confirms=self.confirms)
-
-    def on_event(self, event: amqp.Event) -> None:
-        """Take an event of this channel."""
-        self._dispatch[type(event)](event)
 
     def connection_lost(self, error: BackendError) -> None:
         """Learn that the connection is gone, and the channel with it."""

@@ -11,7 +11,7 @@ def test_a_timer_that_is_due_already_fires_with_the_next_use_of_the_broker() -> 
     clock = ManualClock(datetime(2030, 1, 1, tzinfo=UTC))
     engine = Engine(Broker(now_ms=clock.now_ms()), clock)
     fired: list[int] = []
-    timers = engine.model._timers
+    timers = engine.model.timers
     engine.run(lambda: timers.set(timers.now_ms, lambda: fired.append(timers.now_ms)))
     engine.run(lambda: None)
     assert fired == [clock.now_ms()]
