@@ -7,7 +7,7 @@ that decides anything lives above the port (`queuey_rabbitmq.session`), so that 
 Turns. All session code of one link runs in turns, one at a time: on the I/O thread of the pika link, under the lock
 of the in-process link. A turn starts with a step handed to `Link.run`, with an event, or with a deadline; when its
 work is done the link calls `Driven.end_of_turn` once, and only after that resolves the futures handed to `resolve`.
-So nothing in a turn may block, and no code of a user ever runs inside one.
+So nothing in a turn may block, and no code of a user runs inside one, but a ReconnectPolicy's and a log handler's.
 
 Channels are named by numbers that the session picks and never uses twice on a connection, so an event of a channel
 that is gone can never be taken for one of its successor.
