@@ -2,7 +2,7 @@
 
 Every use of the model is a turn: the model is caught up with the clock, something is done, and what the model has to
 say is handed to the front ends (in-process connections, sockets) until nothing more follows. Futures are completed
-after the turn, without the lock, so no code of a user ever runs under it.
+after the turn, without the lock, so no code of a user runs under it, but a ReconnectPolicy's and a log handler's.
 
 Who waits. The driving thread, the one that made the broker, moves virtual time while it waits, from one due instant
 to the next. Any other thread blocks until something happens; a guard of real seconds turns a wait that was forgotten
