@@ -225,7 +225,7 @@ class Producer(Generic[SetT]):
         return Envelope(
             job_id=self._new_job_id(),
             job_type=job_type.name,
-            queue=job_type.queue.name,
+            queue=job_type.queue.config.name,
             enqueued_at_ms=self._backend.now_ms(),
             payload=job,
             priority=priority,

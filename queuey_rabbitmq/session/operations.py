@@ -6,7 +6,6 @@ Knows no channel. An operation ends once: whoever ends it first wins, and an ans
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
@@ -102,7 +101,7 @@ class Operation(Protocol):
         """Say what was being done, for error messages."""
 
 
-class PublishOperation:
+class PublishOperation(msgspec.Struct, eq=False, kw_only=True):
     """One message on its way, with the hold queue that must be declared right before it, if any.
 
     What a delivery's outcome adds, each run in a turn: `unless` is asked right before the message is sent, and its
@@ -110,51 +109,26 @@ class PublishOperation:
     the error that the future is to end with; `otherwise` follows a failure.
     """
 
-    __slots__ = (
-        "deadline_ms",
-        "declaration",
-        "finished",
-        "future",
-        "holds_slot",
-        "message",
-        "otherwise",
-        "returned",
-        "sent",
-        "size",
-        "then",
-        "timeout_ms",
-        "unless",
-    )
+    message: Message
+    deadline_ms: int
+    timeout_ms: int
+    declaration: QueueDeclaration | None = None
+    unless: Callable[[], BaseException | None] | None = None
+    then: Callable[[], BaseException | None] | None = None
+    otherwise: Callable[[], None] | None = None
+    future: Pending[None] = msgspec.field(default_factory=Completion)
+    finished: bool = False
+    holds_slot: bool = False
+    """Whether it counts in the bound of what is in flight."""
+    sent: bool = False
+    """Whether the broker may have it."""
+    returned: str | None = None
+    """What the broker said when it returned the message as unroutable."""
 
-    def __init__(
-        self,
-        message: Message,
-        *,
-        deadline_ms: int,
-        timeout_ms: int,
-        declaration: QueueDeclaration | None = None,
-        unless: Callable[[], BaseException | None] | None = None,
-        then: Callable[[], BaseException | None] | None = None,
-        otherwise: Callable[[], None] | None = None,
-        future: Future[None] | None = None,
-    ) -> None:
-        self.message = message
-        self.size = len(message.body)
-        """What the message counts for in the bound of bytes in flight."""
-        self.declaration = declaration
-        self.deadline_ms = deadline_ms
-        self.timeout_ms = timeout_ms
-        self.unless = unless
-        self.then = then
-        self.otherwise = otherwise
-        self.future: Pending[None] = Completion() if future is None else future
-        self.finished = False
-        self.holds_slot = False
-        """Whether it counts in the bound of what is in flight."""
-        self.sent = False
-        """Whether the broker may have it."""
-        self.returned: str | None = None
-        """What the broker said when it returned the message as unroutable."""
+    @property
+    def size(self) -> int:
+        """Return what the message counts for in the bound of bytes in flight."""
+        return len(self.message.body)
 
     @property
     def doing(self) -> str:

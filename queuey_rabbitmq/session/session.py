@@ -39,6 +39,7 @@ from queuey_rabbitmq.session.declaring import DeclareChannel
 from queuey_rabbitmq.session.endings import Endings
 from queuey_rabbitmq.session.in_flight import InFlightBound
 from queuey_rabbitmq.session.operations import (
+    Completion,
     DeclareOperation,
     Message,
     Operation,
@@ -141,16 +142,16 @@ class Session:
         """
         timeout_ms = self._settings.operation_timeout_ms
         operation = PublishOperation(
-            message,
+            message=message,
             deadline_ms=self._deadline(timeout_ms),
             timeout_ms=timeout_ms,
             declaration=declaration,
             unless=unless,
             then=then,
             otherwise=otherwise,
-            future=future,
+            future=Completion() if future is None else future,
         )
-        slot = self._bound.enter(operation.size)
+        slot = self._bound.enter(len(message.body))
         if slot is not None and in_line:
             self._line_up(operation, slot)
             return operation

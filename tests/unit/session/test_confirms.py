@@ -7,7 +7,7 @@ from queuey_rabbitmq.session.operations import Message, PublishOperation
 
 def publish(queue: str = "q", message_id: str = "m", body: bytes = b"{}") -> PublishOperation:
     message = Message(queue, Properties(message_id=message_id), body)
-    return PublishOperation(message, deadline_ms=0, timeout_ms=0)
+    return PublishOperation(message=message, deadline_ms=0, timeout_ms=0)
 
 
 def ledger_with(*operations: PublishOperation) -> ConfirmLedger:

@@ -35,7 +35,7 @@ def publish(played: Broker, channel: PublishChannel) -> Publish:
 
 
 def message(queue: str) -> PublishOperation:
-    return PublishOperation(Message(queue, amqp.Properties(), b""), deadline_ms=100, timeout_ms=100)
+    return PublishOperation(message=Message(queue, amqp.Properties(), b""), deadline_ms=100, timeout_ms=100)
 
 
 def test_what_follows_a_nack_is_published_on_another_channel(played: Broker, publish: Publish) -> None:

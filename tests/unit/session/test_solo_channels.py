@@ -22,7 +22,7 @@ def pool(connection: SessionConnection, endings: Endings) -> SoloPool:
 def hold(delay: str) -> PublishOperation:
     queue = f"q.deferred.{delay}"
     message = Message(queue, amqp.Properties(), b"")
-    return PublishOperation(message, deadline_ms=100, timeout_ms=100, declaration=QueueDeclaration(queue, True))
+    return PublishOperation(message=message, deadline_ms=100, timeout_ms=100, declaration=QueueDeclaration(queue, True))
 
 
 def test_what_is_not_answered_until_its_deadline_keeps_no_channel_from_what_follows(
