@@ -16,7 +16,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from queuey_rabbitmq.browsing import Browsing
-from queuey_rabbitmq.core.errors import QueueNameTooLongError, QueueyError
+from queuey_rabbitmq.core.envelope import Envelope
+from queuey_rabbitmq.core.errors import InvalidConfigError, QueueNameTooLongError, QueueyError
+from queuey_rabbitmq.core.queue_config import QueueConfig
 from queuey_rabbitmq.options import RabbitMqOptions
 from queuey_rabbitmq.placement import Placed, Placement
 from queuey_rabbitmq.rabbitmq_delivery import RabbitMqDeliveries
@@ -25,8 +27,6 @@ from queuey_rabbitmq.session.session import Session, SessionSettings
 
 if TYPE_CHECKING:
     from queuey_rabbitmq.amqp import Link
-    from queuey_rabbitmq.core.envelope import Envelope
-    from queuey_rabbitmq.core.queue_config import QueueConfig
     from queuey_rabbitmq.pika_link import PikaLink
 
 
@@ -102,7 +102,7 @@ class RabbitMqBackend:
         Raises QueueNameTooLongError before anything is created, and DeclareRefusedError with what differs where the
         broker has such a queue with other properties; queues before that one stay declared.
         """
-        configs = list(queues)
+        configs = _configs(queues)
         planned = [self._placement.declarations(config) for config in configs]
         for config, declarations in zip(configs, planned, strict=True):
             self._session.declare(declarations)
@@ -132,11 +132,11 @@ class RabbitMqBackend:
         Raises as `publish` with a delay does.
         """
         self._link.check_may_wait()
-        self._session.wait(self._publish(self._placement.deferred(envelope, delay, doing="deferring a job")))
+        self._session.wait(self._publish(self._hold(envelope, delay)))
 
     def defer_nowait(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
         """Hold a job for `delay` (seconds or timedelta); the future ends as that of `publish_nowait` does."""
-        return self._publish_nowait(self._placement.deferred(envelope, delay, doing="deferring a job"))
+        return self._publish_nowait(self._hold(envelope, delay))
 
     def publish_in_line(self, envelope: Envelope, *, delay: timedelta | float | None = None) -> Future[None]:
         """Put a job on its queue and wait for nothing: while too much is in flight it stands in line.
@@ -148,7 +148,7 @@ class RabbitMqBackend:
 
     def defer_in_line(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
         """Hold a job for `delay` (seconds or timedelta) and wait for nothing, as `publish_in_line` does."""
-        return self._publish_nowait(self._placement.deferred(envelope, delay, doing="deferring a job"), in_line=True)
+        return self._publish_nowait(self._hold(envelope, delay), in_line=True)
 
     def publish_many(self, envelopes: Iterable[Envelope]) -> dict[int, QueueyError]:
         """Put many jobs on their queues, many in flight at a time; return the errors by the jobs' places, from 0.
@@ -178,6 +178,8 @@ class RabbitMqBackend:
 
     def consume(self, queue: QueueConfig, *more: QueueConfig) -> RabbitMqDeliveries:
         """Start to consume one or more queues; of each, at most its `prefetch` deliveries are unsettled at a time."""
+        for config in (queue, *more):
+            _check(config, QueueConfig, "consuming")
         return RabbitMqDeliveries(self._session, self._placement, self.options, (queue, *more))
 
     def browse(self, queue: str) -> Browsing:
@@ -197,7 +199,12 @@ class RabbitMqBackend:
         """Return how many outcomes came after the channel of their delivery was gone."""
         return self._session.stale_settlements
 
+    def _hold(self, envelope: Envelope, delay: timedelta | float) -> Placed:
+        _check(envelope, Envelope, "deferring a job")
+        return self._placement.deferred(envelope, delay, doing="deferring a job")
+
     def _place(self, envelope: Envelope, delay: timedelta | float | None) -> Placed:
+        _check(envelope, Envelope, "publishing a job")
         if delay is None:
             return self._placement.now(envelope)
         return self._placement.retried(envelope, delay, doing="publishing a job with a delay")
@@ -215,6 +222,20 @@ class RabbitMqBackend:
         future: Future[None] = Future()
         self._session.publish(placed.message, declaration=placed.declaration, future=future, in_line=in_line)
         return future
+
+
+def _configs(queues: Iterable[QueueConfig]) -> list[QueueConfig]:
+    if isinstance(queues, (QueueConfig, str)):
+        raise InvalidConfigError(f"declaring queues: expected several, such as [QueueConfig('emails')], got {queues!r}")
+    configs = list(queues)
+    for config in configs:
+        _check(config, QueueConfig, "declaring queues")
+    return configs
+
+
+def _check(given: object, kind: type, doing: str) -> None:
+    if not isinstance(given, kind):
+        raise InvalidConfigError(f"{doing}: expected {kind.__name__}, got {given!r}; nothing was done")
 
 
 def _warn_of_unclosed(link: PikaLink) -> None:

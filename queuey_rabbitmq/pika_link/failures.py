@@ -48,7 +48,8 @@ def lost(attempts: Sequence[Attempt]) -> ConnectionLost:
     """Say in one event why no node could be connected to, in the order in which they were tried."""
     last = attempts[-1]
     if len(attempts) == 1:
-        return ConnectionLost(last.stage, last.code, last.text, last.cause)
+        said = last.text if str(last.node) in last.text else f"{last.text} (said by {last.node})"
+        return ConnectionLost(last.stage, last.code, said, last.cause)
     codes = {attempt.code for attempt in attempts}
     stages = {attempt.stage for attempt in attempts}
     return ConnectionLost(

@@ -105,6 +105,13 @@ def test_when_none_answers_each_is_named_with_its_reason(
     assert PASSWORD not in lost.text + caplog.text
 
 
+def test_a_refusal_names_the_node_that_said_it(record_all: Any, ports: Ports, caplog: Any) -> None:
+    refuses = ports.refuses_the_login("a")
+    lost = record_all(refuses).connect()
+    assert lost.text == f"ACCESS_REFUSED - Login was refused (said by 127.0.0.1:{refuses})"
+    assert PASSWORD not in caplog.text
+
+
 def test_a_refusal_that_all_nodes_agree_on_keeps_its_code(record_all: Any, ports: Ports, caplog: Any) -> None:
     lost = record_all(ports.refuses_the_login("a"), ports.refuses_the_login("b")).connect()
     assert (lost.stage, lost.code) == ("logging in", 403)

@@ -75,7 +75,7 @@ def told(make_link: Callable[..., PikaLink], serve: Any, caplog: pytest.LogCaptu
 
     def told(behave: Any, query: str = "", *, host: str = "localhost", scheme: str = "amqps", **settings: Any) -> Any:
         lost = Recorder(make_link(f"{scheme}://{host}:{serve(behave)}/?{query}".rstrip("?"), **settings)).connect()
-        return lost.stage, lost.text
+        return lost.stage, lost.text.partition(" (said by ")[0]
 
     return told
 
