@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from threading import Thread
 
 POOLS = frozenset({"threading", "queue", "concurrent.futures.thread", "anyio._backends._asyncio"})
@@ -17,13 +17,15 @@ POOLS = frozenset({"threading", "queue", "concurrent.futures.thread", "anyio._ba
 class InHand:
     """The deliveries of one connection that threads have in hand. In turns, but for `take`: under the lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_channels: Container[int]) -> None:
+        self._open_channels = open_channels
         self.by_channel: dict[int, dict[int, Thread]] = {}
         """Who holds what: by channel, and by delivery tag."""
 
     def take(self, channel: int, delivery_tag: int) -> None:
-        """Note that the calling thread has taken a delivery."""
-        self.by_channel.setdefault(channel, {})[delivery_tag] = threading.current_thread()
+        """Note that the calling thread has taken a delivery; one of a channel that is gone is nobody's any more."""
+        if channel in self._open_channels:
+            self.by_channel.setdefault(channel, {})[delivery_tag] = threading.current_thread()
 
     def settle(self, channel: int, delivery_tag: int, *, multiple: bool) -> None:
         """Note that a delivery is settled, or with `multiple` it and all before it."""

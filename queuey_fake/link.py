@@ -299,7 +299,7 @@ class InProcessConnection:
         """When it must be open; None once it is."""
         self._unread: deque[amqp.Command | _Farewell] = deque()
         """What has arrived at a broker that does not read."""
-        self.in_hand = InHand()
+        self.in_hand = InHand(self._channels)
         """What other threads than the driving one have taken and not settled."""
         self._to_broker = engine.traffic.lane()
         self._to_client = engine.traffic.lane()

@@ -13,7 +13,7 @@ import pytest
 from queuey_fake import FakeBroker, ManualClock, real_time
 from queuey_fake.engine import WaitGuardError
 from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend
-from queuey_rabbitmq.core.errors import DeadlineExceededError
+from queuey_rabbitmq.core.errors import DeadlineExceededError, ShutDownError
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 START_MS = 1_893_456_000_000
@@ -181,6 +181,28 @@ def test_a_delivery_of_a_thread_that_has_ended_holds_up_nothing(broker: FakeBrok
         fetcher.join(TIMEOUT_S)
         broker.advance(60)
     assert broker.now_ms() == START_MS + 60_000
+
+
+def test_a_delivery_that_is_taken_when_its_consumer_has_been_closed_holds_up_nothing(
+    broker: FakeBroker, backend: RabbitMqBackend
+) -> None:
+    told, release = threading.Event(), threading.Event()
+
+    def take_too_late() -> None:
+        with pytest.raises(ShutDownError):
+            deliveries.get()
+        told.set()
+        release.wait(TIMEOUT_S)
+
+    backend.publish(job(backend))
+    deliveries = backend.consume(EMAILS)
+    deliveries.close()
+    taker = threading.Thread(target=take_too_late)
+    taker.start()
+    assert told.wait(TIMEOUT_S)
+    assert not broker.is_another_thread_at_work()
+    release.set()
+    taker.join(TIMEOUT_S)
 
 
 def test_the_driving_thread_waits_for_nobody_with_what_it_holds_itself(
