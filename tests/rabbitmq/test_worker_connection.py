@@ -151,8 +151,8 @@ def test_a_connection_that_is_cut_and_made_again_is_a_pause(wire: Wire, producer
         thread.join(TIMEOUT_S)
     assert handler.is_done()
     assert errors == []
-    # Nothing came twice but what was with the worker when its connection was cut.
-    assert sum(handler.calls.values()) - len(handler.calls) <= CUTS * PREFETCH
+    # Nothing came twice but what was with the worker when its connection was cut, and the next attempt of such a job.
+    assert sum(handler.calls.values()) - len(handler.calls) <= 2 * CUTS * PREFETCH
 
 
 def test_a_burst_waits_for_a_connection_that_is_made_again(wire: Wire, producer: Producer[Work]) -> None:
