@@ -30,6 +30,8 @@ from queuey_fake.service import Service
 
 MAX_REQUEST = 65_536
 REQUEST_TIMEOUT_S = 10.0
+CLOSES_WITHIN_S = 0.05
+"""How often `socketserver` looks whether it is to end; what waits for requests is no polling."""
 
 GETS: Mapping[str, Callable[[Service], Any]] = {
     "/": lambda _: {"get": sorted(GETS), "post": ["/advance", "/reset"]},
@@ -48,7 +50,7 @@ class ControlServer:
     def __init__(self, service: Service, *, port: int = 0) -> None:
         """Open the port; 0 takes a free one. Raises OSError where it cannot be had."""
         self._http = _Http(service, port)
-        self._thread = threading.Thread(target=self._http.serve_forever, name="queuey_fake control", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="queuey_fake control", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Self:
@@ -58,6 +60,9 @@ class ControlServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         self.close()
+
+    def _serve(self) -> None:
+        self._http.serve_forever(poll_interval=CLOSES_WITHIN_S)
 
     @property
     def url(self) -> str:
