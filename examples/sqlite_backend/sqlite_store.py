@@ -80,8 +80,9 @@ class SqliteStore:
     def make_queue(self, name: str, *, top_priority: int, ttl_ms: int | None) -> None:
         """Make a queue; one that is there keeps its jobs."""
         self.db.execute(
-            "INSERT INTO queues VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET top_priority = ?2, ttl_ms = ?3",
-            (name, top_priority, ttl_ms),
+            "INSERT INTO queues VALUES (:name, :top_priority, :ttl_ms) "
+            "ON CONFLICT DO UPDATE SET top_priority = :top_priority, ttl_ms = :ttl_ms",
+            {"name": name, "top_priority": top_priority, "ttl_ms": ttl_ms},
         )
 
     def has_queue(self, name: str) -> bool:
@@ -91,9 +92,10 @@ class SqliteStore:
     def put(self, queue: str, body: bytes, *, priority: int, now_ms: int, due_ms: int | None = None) -> None:
         """Put a job on a queue, to be had once it is due; raises NoSuchQueueError."""
         added = self.db.execute(
-            "INSERT INTO jobs (queue, body, priority, due_ms, expires_ms) SELECT name, ?, min(?, top_priority), "
-            "?3, CASE WHEN ?3 IS NULL THEN ?4 + ttl_ms END FROM queues WHERE name = ?5",
-            (body, priority, due_ms, now_ms, queue),
+            "INSERT INTO jobs (queue, body, priority, due_ms, expires_ms) "
+            "SELECT name, :body, min(:priority, top_priority), :due_ms, "
+            "CASE WHEN :due_ms IS NULL THEN :now_ms + ttl_ms END FROM queues WHERE name = :queue",
+            {"body": body, "priority": priority, "due_ms": due_ms, "now_ms": now_ms, "queue": queue},
         )
         if added.rowcount == 0:
             raise NoSuchQueueError(queue)

@@ -32,9 +32,9 @@ def can_be_had(need: str) -> bool:
 
 def run_command(command: str, printed: list[str], *, exit_code: int, folder: Path) -> None:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = os.environ | {"QUEUEY": str(ROOT), "PATH": path}
-    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "QUEUEY_RABBITMQ_URL", "PYTEST_CURRENT_TEST"):
-        environment.pop(name, None)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment.pop("QUEUEY_RABBITMQ_URL", None)
+    environment |= {"QUEUEY": str(ROOT), "PATH": path}
     done = subprocess.run(  # noqa: S603 -- our own pages
         ["bash", "-euo", "pipefail", "-c", command],  # noqa: S607 -- the shell of this machine
         cwd=folder,
