@@ -148,11 +148,13 @@ class SqliteBackend:
     def close(self) -> None:
         """End consumers, give back what was not settled, and close the file. Idempotent."""
         with self.changed:
-            for consumer in list(self.consumers):
-                consumer.close()
-            self._closed = True
-            self.store.close()
-            self.changed.notify_all()
+            try:
+                for consumer in list(self.consumers):
+                    consumer.close()
+            finally:
+                self._closed = True
+                self.store.close()
+                self.changed.notify_all()
 
     def _make_queue(self, queue: QueueConfig) -> None:
         self.store.make_queue(queue.name, top_priority=queue.top_priority, ttl_ms=queue.message_ttl_ms)

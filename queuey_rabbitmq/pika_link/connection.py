@@ -60,20 +60,19 @@ class PikaConnection:
         self._attempts: list[failures.Attempt] = []
         self._connect_by_ms = real_time.monotonic_ns() // 1_000_000 + broker.connect_timeout_ms
         self._connect_timer: object | None = None
-        self._try_next()
+        self._try_next(broker.connect_timeout_ms)
 
     @property
     def place(self) -> int:
         """Return which node it is, or is being tried."""
         return (self.first + len(self._attempts)) % len(self._broker.nodes)
 
-    def _try_next(self) -> None:
+    def _try_next(self, left_ms: int) -> None:
         self._stage = failures.CONNECTING
         self._said_by_broker: tuple[int, str] | None = None
         self._timed_out = self.dropped = False
         self._given_up: Exception | None = None
         self._node = self._broker.nodes[self.place]
-        left_ms = self._connect_by_ms - real_time.monotonic_ns() // 1_000_000
         self._within_ms = max(1, left_ms // (len(self._broker.nodes) - len(self._attempts)))
         self._pika = stream.CONNECTION_CLASS(
             self._broker.named(self.name, self._node, within_ms=self._within_ms),
@@ -213,7 +212,7 @@ class PikaConnection:
         self._attempts.append(attempt)
         if len(self._attempts) < len(self._broker.nodes):
             log.warning("connecting failed while %s: %s; trying the next node", attempt.stage, attempt.text)
-            self._try_next()
+            self._try_next(self._connect_by_ms - real_time.monotonic_ns() // 1_000_000)
         else:
             self._end(failures.lost(self._attempts))
 

@@ -108,7 +108,9 @@ def test_a_subclass_of_the_contract_may_declare_what_its_backend_can_do(run_pyte
             capabilities = {"holds", "dead_letters"}
 
             @pytest.fixture
-            def backend_under_test(self, tmp_path): return SqliteUnderTest(tmp_path)
+            def backend_under_test(self, tmp_path):
+                yield (under_test := SqliteUnderTest(tmp_path))
+                under_test.close()
         """
     )
     result = run_pytest.runpytest_inprocess(*SOME)
