@@ -24,7 +24,9 @@ class Unfinished(BackendUnderTest):
 
 class Broken(SqliteUnderTest):
     class make(SqliteUnderTest.make):
-        def close(self): raise RuntimeError("closing is broken")
+        def close(self):
+            super().close()
+            raise RuntimeError("closing is broken")
 """
 
 RunContract = Callable[..., pytest.RunResult]
