@@ -457,19 +457,9 @@ def login_refused(mechanism: str) -> ConnectionException:
     )
 
 
-def unknown_mechanism(mechanism: str) -> ConnectionException:
-    """Say that the client chose an authentication mechanism that was not offered."""
-    return ConnectionException(503, f"unknown authentication mechanism '{mechanism}'")
-
-
 def unexpected_method(state: str) -> ConnectionException:
     """Say that a method of class connection came that does not belong here."""
     return ConnectionException(504, f"unexpected method in connection state {state}")
-
-
-def connection_forced(explanation: str) -> ConnectionException:
-    """Say that an operator or a shutdown ends the connection."""
-    return ConnectionException(320, explanation)
 
 
 def shutdown() -> ConnectionException:
