@@ -1,9 +1,9 @@
 """Owns the processes and the folder of one private server, and outlives its owner just long enough to end them.
 
-Run as a script, in a session of its own: `python keeper.py FOLDER COMMAND...`. It starts the command with the
-environment it was given, and waits. When its standard input ends, or its parent is gone (a killed test run cannot
-clean up), it kills the command and everything the command ever started, deletes FOLDER and exits. The normal end of a
-test run takes the same way, so it is the way that is always tested.
+Run as a script, in a session of its own: `python keeper.py FOLDER OWNER COMMAND...`. It starts the command with the
+environment it was given, and waits. When its standard input ends, or its parent is not the process OWNER any more (a
+killed test run cannot clean up), it kills the command and everything the command ever started, deletes FOLDER and
+exits. The normal end of a test run takes the same way, so it is the way that is always tested.
 
 It says one line on standard output, `started PID` or `failed REASON`, and writes the command's status to FOLDER/exited
 should it end by itself; what the command says goes to FOLDER/output. A line `again` on its standard input starts the
@@ -28,12 +28,11 @@ _LOOK_EVERY_SECONDS = 0.1
 _STAT_FIELDS_BEFORE_PARENT = 1  # after the command's name in /proc/PID/stat come the state and the parent's id
 
 
-def main(folder: str, *command: str) -> None:
+def main(folder: str, owner: str, *command: str) -> None:
     """Start the command, wait for the owner to go, end everything."""
-    parent = os.getppid()
     _adopt_orphans()
     server = _start(folder, command)
-    while server is not None and _is_asked_again(parent, Path(folder, "exited"), server):
+    while server is not None and _is_asked_again(int(owner), Path(folder, "exited"), server):
         _kill_group(server.pid)
         server.wait()
         for left in ("exited", "control"):  # a server refuses to listen on a socket file that is there
@@ -71,10 +70,11 @@ def _adopt_orphans() -> None:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _is_asked_again(parent: int, exited: Path, server: subprocess.Popen[bytes]) -> bool:
+def _is_asked_again(owner: int, exited: Path, server: subprocess.Popen[bytes]) -> bool:
     """Wait until the owner goes, or asks for the command to be started once more."""
     # The end of the pipe is the fast sign; a forked child of the owner may hold it open, so the parent is asked too.
-    while os.getppid() == parent:
+    # Which process that is has to be told: one that is gone by now has left us to another.
+    while os.getppid() == owner:
         readable, _, _ = select.select([sys.stdin.fileno()], [], [], _LOOK_EVERY_SECONDS)
         if readable:
             return os.read(sys.stdin.fileno(), 1024) == b"again\n"

@@ -164,7 +164,7 @@ class LocalServer:
             keeper = subprocess.Popen(  # noqa: S603 -- our own script, and the executable that the option or search named
                 [
                     *(sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py"))),
-                    *(str(folder), str(executable), "-eval", control),
+                    *(str(folder), str(os.getpid()), str(executable), "-eval", control),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

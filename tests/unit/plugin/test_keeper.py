@@ -17,7 +17,12 @@ KEEPER = str(keeper.__file__)
 PATIENCE = 10.0
 OWNER = """
 import os, subprocess, sys, time
-keeper = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, start_new_session=True)
+script, folder, *command = sys.argv[1:]
+keeper = subprocess.Popen(
+    [sys.executable, "-I", "-S", script, folder, str(os.getpid()), *command],
+    stdin=subprocess.PIPE,
+    start_new_session=True,
+)
 if os.fork() == 0:
     time.sleep(20)
     os._exit(0)
@@ -51,9 +56,9 @@ def folder(tmp_path: Path) -> Path:
 def started(folder: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     keepers = []
 
-    def start(*command: str) -> subprocess.Popen[bytes]:
+    def start(*command: str, owner: int | None = None) -> subprocess.Popen[bytes]:
         kept = subprocess.Popen(  # noqa: S603 -- our own script
-            [sys.executable, "-I", "-S", KEEPER, str(folder), *command],
+            [sys.executable, "-I", "-S", KEEPER, str(folder), str(owner or os.getpid()), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -108,7 +113,7 @@ def test_a_killed_owner_leaves_nothing(folder: Path) -> None:
     # The owner holds the keeper's input, and says what the keeper says; another process holds that input too, as a
     # forked child of a test run would.
     owner = subprocess.Popen(  # noqa: S603 -- our own interpreter and script
-        [sys.executable, "-c", OWNER, sys.executable, "-I", "-S", KEEPER, str(folder), "/bin/sleep", "1000"],
+        [sys.executable, "-c", OWNER, KEEPER, str(folder), "/bin/sleep", "1000"],
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
@@ -123,6 +128,19 @@ def test_a_killed_owner_leaves_nothing(folder: Path) -> None:
             os.killpg(owner.pid, signal.SIGKILL)
         assert owner.stdout is not None
         owner.stdout.close()
+
+
+def test_an_owner_that_was_gone_before_the_keeper_ran_leaves_nothing(
+    started: Callable[..., subprocess.Popen[bytes]], folder: Path
+) -> None:
+    # Our end of its input stays open, as a forked child of the owner would hold it.
+    gone = subprocess.Popen(["/bin/true"])
+    gone.wait(PATIENCE)
+    kept = started("/bin/sleep", "1000", owner=gone.pid)
+    pid = int(first_line(kept).split()[1])
+    assert kept.wait(PATIENCE) == 0
+    assert not is_running(pid)
+    assert not folder.exists()
 
 
 def test_a_command_that_ends_by_itself_leaves_its_status_and_its_words(
