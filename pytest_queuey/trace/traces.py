@@ -2,6 +2,8 @@
 
 It is a plugin of the run where `--queuey-trace` asks for pages. Each page's line of the index travels in its test's
 report, so that tests that ran in workers of xdist are listed too, also where a worker is lost later.
+
+A page that cannot be written or drawn is said at the end of the run, and changes nothing about its test.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from queuey_fake import FakeBroker
 
 _PROPERTY: Final = "queuey_trace"
+_MISSING: Final = "queuey_trace_missing"
+_SHOWN: Final = 3
+"""How many of those that could not be written are named: mostly all fail for the same reason."""
 
 
 def start(config: pytest.Config, folder: str) -> Traces:
@@ -48,18 +53,24 @@ class Traces:
         self._config = config
         self._folder = folder
         self._results: dict[pytest.Item, Result] = {}
-        self._recordings: dict[pytest.Item, Recording] = {}
+        self._recordings: dict[pytest.Item, Recording | str] = {}
+        """What is to be drawn, or why it cannot be."""
         self._entries: list[list[Any]] = []
+        self._missing: list[str] = []
+        """What could not be written, each with its reason."""
 
     def watch(self, item: pytest.Item) -> None:
         """Take note of what becomes of a test."""
         self._results[item] = Result(item.nodeid, "passed")
 
     def keep(self, item: pytest.Item, broker: FakeBroker) -> None:
-        """Keep what happened on the test's broker, which is about to be closed."""
+        """Keep what happened on the test's broker, which is about to be closed; raises nothing."""
         from pytest_queuey.trace.recording import Recording
 
-        self._recordings[item] = Recording.of(broker)
+        try:
+            self._recordings[item] = Recording.of(broker)
+        except Exception as error:  # noqa: BLE001 -- the broker's losses are to be judged all the same
+            self._recordings[item] = _reason(error)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -70,7 +81,7 @@ class Traces:
             if report.when == "teardown":
                 recording, result = self._recordings.pop(item, None), self._results.pop(item)
                 if recording is not None:
-                    report.user_properties.append((_PROPERTY, self._write(result, recording)))
+                    report.user_properties.append(self._write(result, recording))
         return report
 
     def _with(self, result: Result, report: pytest.TestReport) -> Result:
@@ -81,13 +92,20 @@ class Traces:
             return result
         return Result(result.test, outcome, report.longreprtext if outcome in BAD else "")
 
-    def _write(self, result: Result, recording: Recording) -> list[Any]:
+    def _write(self, result: Result, recording: Recording | str) -> tuple[str, Any]:
+        """Write a page, and return what its test's report is to carry."""
         from pytest_queuey.trace.index import Entry
         from pytest_queuey.trace.page import page
 
+        missing = f"the page of {result.test}"
+        if isinstance(recording, str):
+            return _MISSING, f"{missing}: {recording}"
         name = page_name(result.test)
-        write(self._folder / name, page(result, recording))
-        return list(Entry.of(result, recording, name))
+        try:
+            write(self._folder / name, page(result, recording))
+            return _PROPERTY, list(Entry.of(result, recording, name))
+        except Exception as error:  # noqa: BLE001 -- out of this hook it would end the whole run
+            return _MISSING, f"{missing}: {_reason(error)}"
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -98,6 +116,7 @@ class Traces:
         """Take note of a page that was written, here or by a worker."""
         found: list[Any] = [value for name, value in report.user_properties if name == _PROPERTY]
         self._entries += found
+        self._missing += [str(value) for name, value in report.user_properties if name == _MISSING]
 
     def pytest_sessionfinish(self) -> None:
         """Write the index, but for a worker of xdist, and for a run that runs no test."""
@@ -105,7 +124,10 @@ class Traces:
             from pytest_queuey.trace.index import Entry, index
 
             entries = [Entry(*entry) for entry in self._entries]
-            write(self._folder / INDEX, index(entries))
+            try:
+                write(self._folder / INDEX, index(entries))
+            except OSError as error:
+                self._missing.append(f"the index: {_reason(error)}")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the pages are."""
@@ -113,3 +135,11 @@ class Traces:
             return
         pages = f"{len(self._entries):,} page{'' if len(self._entries) == 1 else 's'}"
         terminalreporter.write_sep("-", f"queuey: traces, {pages}: {self._folder / INDEX}")
+        for what in self._missing[:_SHOWN]:
+            terminalreporter.write_line(f"NOT WRITTEN: {what}", red=True)
+        if len(self._missing) > _SHOWN:
+            terminalreporter.write_line(f"NOT WRITTEN: {len(self._missing) - _SHOWN:,} more", red=True)
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -132,6 +132,72 @@ def test_a_folder_that_cannot_be_written_to_is_an_error_at_the_start(run_pytest:
     result.stderr.fnmatch_lines([f"ERROR: --queuey-trace (ini queuey_trace): no pages can be written to {path}: *"])
 
 
+def test_pages_that_cannot_be_written_are_said_at_the_end_and_change_no_test(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        test_it="""
+        import shutil
+        from pathlib import Path
+
+        def test_failing(queuey_broker):
+            shutil.rmtree(Path(__file__).with_name("traces"))
+            assert False
+
+        def test_passing(queuey_broker): pass
+        """
+    )
+    result = run_pytest.runpytest_inprocess("--queuey-trace=traces")
+    result.assert_outcomes(passed=1, failed=1)
+    folder = run_pytest.path / "traces"
+    result.stdout.fnmatch_lines(
+        [
+            "*- queuey: the broker in memory -*",
+            "<FakeBroker of RabbitMQ *",
+            f"*- queuey: traces, 0 pages: {folder / 'index.html'} -*",
+            f"NOT WRITTEN: the page of test_it.py::test_failing[[]fake]: FileNotFoundError: *'{folder}/test_it-*",
+            "NOT WRITTEN: the page of test_it.py::test_passing[[]fake]: FileNotFoundError: *",
+            f"NOT WRITTEN: the index: FileNotFoundError: *'{folder}/index.html'",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_of_many_pages_that_cannot_be_written_only_the_first_are_named(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        test_it="""
+        import shutil
+        from pathlib import Path
+        import pytest
+
+        @pytest.mark.parametrize("number", range(4))
+        def test_it(queuey_broker, number):
+            shutil.rmtree(Path(__file__).with_name("traces"), ignore_errors=True)
+        """
+    )
+    result = run_pytest.runpytest_inprocess("--queuey-trace=traces")
+    result.assert_outcomes(passed=4)
+    assert sum(line.startswith("NOT WRITTEN: ") for line in result.outlines) == 4
+    result.stdout.fnmatch_lines(["NOT WRITTEN: 2 more"])
+
+
+def test_losses_fail_their_test_though_its_page_cannot_be_drawn(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        test_it=TESTS
+        + """
+    def test_breaking(backend, queuey_broker, queuey_clock):
+        test_losing(backend, queuey_broker, queuey_clock)
+        queuey_broker.fake.explain = lambda: 1 / 0
+"""
+    )
+    result = run_pytest.runpytest_inprocess("--queuey-trace=traces", "-k", "breaking")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "RabbitMQ would have dropped messages without a trace:",
+            "NOT WRITTEN: the page of test_it.py::test_breaking[[]fake]: ZeroDivisionError: division by zero",
+        ]
+    )
+
+
 def test_a_run_without_a_broker_in_memory_has_an_empty_index(run_pytest: pytest.Pytester) -> None:
     run_pytest.makepyfile(test_it="def test_it(): pass")
     run_pytest.runpytest_inprocess("--queuey-trace=traces").assert_outcomes(passed=1)
