@@ -84,7 +84,10 @@ class FailureReport:
         if broker is not None and call.excinfo is not None:
             self._failed.add(item)
             if report.failed:
-                report.sections.append((_SECTION, describe(broker)))
+                try:
+                    report.sections.append((_SECTION, describe(broker)))
+                except Exception as error:  # noqa: BLE001 -- out of this hook it would end the whole run
+                    report.sections.append((_SECTION, f"cannot be described: {type(error).__name__}: {error}"))
         return report
 
     def pytest_sessionfinish(self) -> None:

@@ -87,6 +87,21 @@ def test_a_failing_setup_shows_the_broker_too(run_pytest: pytest.Pytester) -> No
     result.stdout.fnmatch_lines(["held and due:", "  no queue holds a message, and nothing is due"])
 
 
+def test_a_broker_that_cannot_be_described_leaves_the_failure_as_it_is(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        """
+        def test_it(queuey_broker):
+            queuey_broker.fake.explain = lambda: 1 / 0
+            assert "one" == "another"
+        """
+    )
+    result = run_pytest.runpytest_inprocess()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["E  *assert 'one' == 'another'", "cannot be described: ZeroDivisionError: division by zero"]
+    )
+
+
 def test_a_real_broker_takes_note_of_expected_losses_and_tells_nothing() -> None:
     from pytest_queuey.broker_under_test import NoJournal, NotOnThisBrokerError
 
