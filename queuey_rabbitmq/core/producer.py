@@ -107,7 +107,7 @@ class Producer(Generic[SetT]):
 
     def defer(self, job: Job[SetT], delay: Delay, *, correlation_id: str | None = None) -> uuid.UUID:
         """Hold a job for `delay` (seconds or timedelta); it comes at the queue's top priority, before the backlog."""
-        envelope = self._held_envelope(job, correlation_id)
+        envelope = self._held_envelope(job, delay, correlation_id)
         return self._send(envelope, delay, lambda held: self._backend.defer(held, delay))
 
     def enqueue_many(
@@ -160,7 +160,7 @@ class Producer(Generic[SetT]):
 
     async def defer_async(self, job: Job[SetT], delay: Delay, *, correlation_id: str | None = None) -> uuid.UUID:
         """Do what `defer` does, for asyncio, and `enqueue_async` where it is cancelled."""
-        envelope = self._held_envelope(job, correlation_id)
+        envelope = self._held_envelope(job, delay, correlation_id)
         line = self._line
         if line is None:
             defer = self._backend.defer
@@ -202,7 +202,7 @@ class Producer(Generic[SetT]):
     # ---------------------------------------------------------------------------------------- envelopes
 
     def _envelope(self, job: Job[SetT], *, priority: int = 0, correlation_id: str | None) -> Envelope:
-        job_type = job_of(self._queues, type(job), doing="enqueuing")
+        job_type = self._type_of(job, doing="enqueuing")
         config = job_type.queue.config
         if priority and not (isinstance(priority, int) and 0 <= priority <= config.top_priority):
             raise InvalidConfigError(
@@ -215,9 +215,16 @@ class Producer(Generic[SetT]):
         whole_ms(delay, name=f"enqueuing {type(job).__qualname__}: delay")  # None would be no delay at all
         return self._envelope(job, correlation_id=correlation_id)
 
-    def _held_envelope(self, job: Job[SetT], correlation_id: str | None) -> Envelope:
-        job_type = job_of(self._queues, type(job), doing="deferring")
+    def _held_envelope(self, job: Job[SetT], delay: Delay, correlation_id: str | None) -> Envelope:
+        whole_ms(delay, name=f"deferring {type(job).__qualname__}: delay")  # before hooks are told of the job
+        job_type = self._type_of(job, doing="deferring")
         return self._new_envelope(job_type, job, job_type.queue.config.top_priority, correlation_id)
+
+    def _type_of(self, job: Job[SetT], *, doing: str) -> JobType[Any, Any]:
+        if isinstance(job, type):
+            name = job.__qualname__
+            raise InvalidConfigError(f"{doing} {name}: expected a job, such as {name}(...), got the class itself")
+        return job_of(self._queues, type(job), doing=doing)
 
     def _new_envelope(
         self, job_type: JobType[Any, Any], job: Job[SetT], priority: int, correlation_id: str | None
@@ -261,7 +268,14 @@ class Producer(Generic[SetT]):
 
 
 def _as_timedelta(delay: Delay | None) -> timedelta | None:
-    return None if delay is None else timedelta(milliseconds=whole_ms(delay))
+    """Return a delay as hooks are told it; what no timedelta can say is the backend's to refuse."""
+    if delay is None:
+        return None
+    ms = whole_ms(delay)
+    try:
+        return timedelta(milliseconds=ms)
+    except OverflowError:
+        return timedelta.max if ms > 0 else timedelta.min
 
 
 async def _confirmed(future: Future[None]) -> None:

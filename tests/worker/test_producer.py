@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -13,7 +14,9 @@ from pytest_queuey.broker_under_test import BrokerUnderTest
 from pytest_queuey.contract.broker_door import BrokerDoor
 from pytest_queuey.queuey_clock import QueueyClock
 from queuey_rabbitmq import (
+    DelayTooLongError,
     Envelope,
+    Hooks,
     InvalidConfigError,
     Job,
     JobsNotConfirmedError,
@@ -132,16 +135,20 @@ def test_enqueue_many_checks_every_job_before_it_sends_one(backend: RabbitMqBack
 @pytest.mark.parametrize(
     ("refused", "message"),
     [
-        (OtherJob(1), "enqueuing OtherJob: it is a job of Other, and this is for Mail"),
+        (OtherJob(1), "ing OtherJob: it is a job of Other, and this is for Mail"),
         ("text", "str is not declared as a job; decorate the class with @job"),
-        (SendEmail, "is not declared as a job"),
+        (SendEmail, r"SendEmail: expected a job, such as SendEmail\(\.\.\.\), got the class itself"),
     ],
 )
 def test_what_is_no_job_of_the_set_is_refused_before_anything_is_sent(
     backend: RabbitMqBackend, refused: Any, message: str
 ) -> None:
     producer = Producer(backend, Mail)
-    for enqueue in (producer.enqueue, lambda job: producer.enqueue_after(job, 1)):
+    for enqueue in (
+        producer.enqueue,
+        lambda job: producer.enqueue_after(job, 1),
+        lambda job: producer.defer(job, 1),
+    ):
         with pytest.raises(InvalidConfigError, match=message):
             enqueue(refused)
 
@@ -153,7 +160,29 @@ def test_a_delay_that_is_none_is_refused_and_not_taken_for_no_delay(backend: Rab
         producer.enqueue_after(SendEmail("ada"), none)
     with pytest.raises(InvalidConfigError, match="SendEmail: delay: expected a timedelta"):
         asyncio.run(producer.enqueue_after_async(SendEmail("ada"), none))
+    with pytest.raises(InvalidConfigError, match="deferring SendEmail: delay: expected a timedelta"):
+        producer.defer(SendEmail("ada"), none)
     assert door.depth(Mail.outgoing.name) == 0
+
+
+@pytest.mark.parametrize("delay", [1e15, 10**15], ids=str)
+def test_a_delay_that_no_timedelta_can_say_is_refused_as_too_long_and_hooks_hear_of_that(
+    backend: RabbitMqBackend, delay: float
+) -> None:
+    told: list[object] = []
+
+    class Told(Hooks):
+        def enqueuing(self, envelope: Envelope, delay: timedelta | None) -> None:
+            told.append((envelope.job_type, delay))
+
+        def enqueue_failed(self, envelope: Envelope, error: BaseException) -> None:
+            told.append((envelope.job_type, type(error)))
+
+    producer = Producer(backend, Mail, hooks=[Told()])
+    for hold in (producer.enqueue_after, producer.defer):
+        with pytest.raises(DelayTooLongError):
+            hold(SendEmail("ada"), delay)
+    assert told == [("send_email", timedelta.max), ("send_email", DelayTooLongError)] * 2
 
 
 @pytest.mark.parametrize("priority", [8, -1, 1.5])
