@@ -20,7 +20,7 @@ from queuey_rabbitmq.core.envelope import Envelope
 from queuey_rabbitmq.core.errors import InvalidConfigError, QueueNameTooLongError, QueueyError
 from queuey_rabbitmq.core.queue_config import QueueConfig
 from queuey_rabbitmq.options import RabbitMqOptions
-from queuey_rabbitmq.placement import Placed, Placement
+from queuey_rabbitmq.placement import Placed, Placement, check_kind
 from queuey_rabbitmq.rabbitmq_delivery import RabbitMqDeliveries
 from queuey_rabbitmq.session.operations import PublishOperation
 from queuey_rabbitmq.session.session import Session, SessionSettings
@@ -70,6 +70,7 @@ class RabbitMqBackend:
         """
         from queuey_rabbitmq.pika_link import LinkSettings, PikaLink
 
+        check_kind(options, RabbitMqOptions, "connecting")
         link = PikaLink(
             LinkSettings(
                 url=url,
@@ -179,7 +180,7 @@ class RabbitMqBackend:
     def consume(self, queue: QueueConfig, *more: QueueConfig) -> RabbitMqDeliveries:
         """Start to consume one or more queues; of each, at most its `prefetch` deliveries are unsettled at a time."""
         for config in (queue, *more):
-            _check(config, QueueConfig, "consuming")
+            check_kind(config, QueueConfig, "consuming")
         return RabbitMqDeliveries(self._session, self._placement, self.options, (queue, *more))
 
     def browse(self, queue: str) -> Browsing:
@@ -200,13 +201,11 @@ class RabbitMqBackend:
         return self._session.stale_settlements
 
     def _hold(self, envelope: Envelope, delay: timedelta | float) -> Placed:
-        _check(envelope, Envelope, "deferring a job")
         return self._placement.deferred(envelope, delay, doing="deferring a job")
 
     def _place(self, envelope: Envelope, delay: timedelta | float | None) -> Placed:
-        _check(envelope, Envelope, "publishing a job")
         if delay is None:
-            return self._placement.now(envelope)
+            return self._placement.now(envelope, doing="publishing a job")
         return self._placement.retried(envelope, delay, doing="publishing a job with a delay")
 
     def _end(self, place: int, operation: PublishOperation, errors: dict[int, QueueyError]) -> None:
@@ -229,13 +228,8 @@ def _configs(queues: Iterable[QueueConfig]) -> list[QueueConfig]:
         raise InvalidConfigError(f"declaring queues: expected several, such as [QueueConfig('emails')], got {queues!r}")
     configs = list(queues)
     for config in configs:
-        _check(config, QueueConfig, "declaring queues")
+        check_kind(config, QueueConfig, "declaring queues")
     return configs
-
-
-def _check(given: object, kind: type, doing: str) -> None:
-    if not isinstance(given, kind):
-        raise InvalidConfigError(f"{doing}: expected {kind.__name__}, got {given!r}; nothing was done")
 
 
 def _warn_of_unclosed(link: PikaLink) -> None:

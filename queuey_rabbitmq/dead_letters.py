@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from queuey_rabbitmq import topology
 from queuey_rabbitmq.core.durations import whole_ms
 from queuey_rabbitmq.core.errors import InvalidConfigError, QueueyError
+from queuey_rabbitmq.core.queue_config import QueueConfig
+from queuey_rabbitmq.core.queue_set import WorkQueue
 from queuey_rabbitmq.dead_letter import Attempt, DeadLetter, read_dead_letter, requeued
 
 if TYPE_CHECKING:
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 
     from queuey_rabbitmq.backend import RabbitMqBackend
     from queuey_rabbitmq.browsing import Browsing, Held
-    from queuey_rabbitmq.core.queue_config import QueueConfig
-    from queuey_rabbitmq.core.queue_set import WorkQueue
     from queuey_rabbitmq.session.operations import PublishOperation
 
 Progress = Callable[[int, int], object]
@@ -82,6 +82,10 @@ class DeadLetters:
     """
 
     def __init__(self, backend: RabbitMqBackend, queue: str | QueueConfig | WorkQueue[Any]) -> None:
+        if not isinstance(queue, str | QueueConfig | WorkQueue):
+            raise InvalidConfigError(
+                f"dead letters: expected a queue's name, a QueueConfig or a queue of a set, got {queue!r}"
+            )
         self.queue = queue if isinstance(queue, str) else queue.name
         self.dead_queue = topology.dead_queue_name(self.queue, backend.options.dead_suffix)
         self._backend = backend

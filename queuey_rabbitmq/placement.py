@@ -65,8 +65,9 @@ class Placement:
         for config in configs:
             self._declared[config.name] = config
 
-    def now(self, envelope: Envelope) -> Placed:
+    def now(self, envelope: Envelope, *, doing: str) -> Placed:
         """Place a job on its queue."""
+        check_kind(envelope, Envelope, doing)
         queue = envelope.queue
         if len(queue) * 4 > MAX_NAME_BYTES and len(queue.encode()) > MAX_NAME_BYTES:
             raise QueueNameTooLongError(f"publishing to queue '{queue}': AMQP allows {MAX_NAME_BYTES} bytes for a name")
@@ -74,6 +75,7 @@ class Placement:
 
     def retried(self, envelope: Envelope, delay: timedelta | float, *, doing: str) -> Placed:
         """Place a job that waits like a retry: in q.retry where there is one, in a hold queue otherwise."""
+        check_kind(envelope, Envelope, doing)
         suffix = self._options.retry_suffix
         if suffix is None:
             return self._held(envelope, delay, self._options.retry_granularity, doing=doing)
@@ -90,10 +92,12 @@ class Placement:
 
     def deferred(self, envelope: Envelope, delay: timedelta | float, *, doing: str) -> Placed:
         """Place a job in the hold queue of its delay."""
+        check_kind(envelope, Envelope, doing)
         return self._held(envelope, delay, self._options.deferred_granularity, doing=doing)
 
     def dead(self, queue: str, envelope: Envelope, reason: str) -> Placed:
         """Place a job in the dead queue of the queue it was consumed from."""
+        check_kind(reason, str, "dead-lettering a job: reason")
         name = topology.dead_queue_name(queue, self._options.dead_suffix)
         return Placed(Message(name, codec.dead_letter_properties(envelope, reason), envelope.to_bytes()))
 
@@ -129,3 +133,9 @@ class Placement:
         if config is None:
             raise UnknownQueueError(queue, doing=doing)
         return config
+
+
+def check_kind(given: object, kind: type, doing: str) -> None:
+    """Raise InvalidConfigError where something is of another kind than what was to be done with it."""
+    if not isinstance(given, kind):
+        raise InvalidConfigError(f"{doing}: expected {kind.__name__}, got {given!r}; nothing was done")

@@ -1,12 +1,13 @@
 """What is handed to a backend and can never work is refused in words, before anything has happened."""
 
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from queuey_fake import FakeBroker
-from queuey_rabbitmq import QueueConfig, RabbitMqBackend
+from queuey_rabbitmq import DeadLetters, Envelope, QueueConfig, RabbitMqBackend, RabbitMqDelivery, RabbitMqOptions
 from queuey_rabbitmq.core.errors import InvalidConfigError
 
 EMAILS = QueueConfig("emails")
@@ -27,10 +28,12 @@ def broker() -> Iterator[FakeBroker]:
         (lambda backend: backend.publish({"to": "ada"}), "publishing a job: expected Envelope, got {'to': 'ada'}"),
         (lambda backend: backend.publish_nowait(b"{}"), "publishing a job: expected Envelope"),
         (lambda backend: backend.publish_in_line(None), "publishing a job: expected Envelope"),
-        (lambda backend: backend.publish("ada", delay=5), "publishing a job: expected Envelope"),
+        (lambda backend: backend.publish("ada", delay=5), "publishing a job with a delay: expected Envelope"),
         (lambda backend: backend.defer("ada", 5), "deferring a job: expected Envelope, got 'ada'"),
         (lambda backend: backend.consume("emails"), "consuming: expected QueueConfig, got 'emails'"),
         (lambda backend: backend.consume(EMAILS, "sms"), "consuming: expected QueueConfig, got 'sms'"),
+        (lambda backend: DeadLetters(backend, 5), "dead letters: expected a queue's name, .* got 5"),
+        (lambda backend: type(backend).with_options("amqp://a", None), "connecting: expected RabbitMqOptions"),
     ],
 )
 def test_what_is_of_the_wrong_kind_is_refused(
@@ -47,3 +50,30 @@ def test_of_many_jobs_only_those_of_the_wrong_kind_and_what_follows_are_refused(
     assert [str(error) for error in errors.values()] == [
         "publishing a job: expected Envelope, got 'ada'; nothing was done"
     ]
+
+
+@pytest.mark.parametrize("retry_suffix", [None, ".retry"])
+@pytest.mark.parametrize(
+    ("settle", "said"),
+    [
+        (lambda delivery: delivery.retry(5, delivery.envelope), "retrying a job: expected Envelope, got 5"),
+        (lambda delivery: delivery.retry_nowait("ada", 5), "retrying a job: expected Envelope, got 'ada'"),
+        (lambda delivery: delivery.defer(None, 5), "deferring a job: expected Envelope, got None"),
+        (lambda delivery: delivery.dead_letter(KeyError("to")), "dead-lettering a job: reason: expected str, got KeyE"),
+    ],
+)
+def test_an_outcome_of_the_wrong_kind_is_refused_and_another_may_be_chosen(
+    broker: FakeBroker, settle: Callable[[RabbitMqDelivery], Any], said: str, retry_suffix: str | None
+) -> None:
+    with broker.backend(RabbitMqOptions(retry_suffix=retry_suffix)) as backend:
+        backend.declare([EMAILS])
+        backend.publish(
+            Envelope(job_id=uuid.uuid4(), job_type="t", queue="emails", enqueued_at_ms=0, payload={"to": "ada"})
+        )
+        with backend.consume(EMAILS) as deliveries:
+            delivery = deliveries.get(timeout=1)
+            assert delivery is not None
+            with pytest.raises(InvalidConfigError, match=said):
+                settle(delivery)
+            delivery.ack()
+        assert [queue.ready for queue in broker.queues()] == [0] * len(broker.queues())
