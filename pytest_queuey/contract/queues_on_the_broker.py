@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 ArgumentsOf = Callable[[str], dict[str, Any]]
 
-HOLD_100_MS = ".deferred.100"
-
 
 class QueuesOnTheBroker(RabbitMqSurroundings):
     """Queues are exactly as `topology` says, of the classic type, and durable together."""

@@ -42,7 +42,6 @@ class Axis:
     columns: list[float]
     """The middle of each column."""
     instants: list[Instant]
-    column_width: int
     width: float
 
 
@@ -73,7 +72,7 @@ def axis_of(times_ms: Sequence[int], end_ms: int) -> Axis:
         room += END if number == len(runs) - 1 else 0
         instants.append(Instant(at_ms, x, x + room, gap_left, gap, since, clock, date))
         x += room
-    return Axis(columns, instants, width, x + MARGIN)
+    return Axis(columns, instants, x + MARGIN)
 
 
 def _runs(times_ms: Sequence[int], end_ms: int) -> list[tuple[int, int]]:

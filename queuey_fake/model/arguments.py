@@ -33,7 +33,6 @@ class QueueSettings:
     expires_ms: int | None = None
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
-    dead_letter_strategy: str = "at-most-once"  # or "at-least-once": a quorum queue with an exchange and reject-publish
     max_priority: int | None = None
     max_length: int | None = None
     max_length_bytes: int | None = None
@@ -451,14 +450,9 @@ def _quorum_settings_of(arguments: Table, version: Version) -> QueueSettings:
     settings = _settings_of(arguments, "quorum")
     # A quorum queue has no reject-publish-dlx and falls back to drop-head (rabbit_quorum_queue:overflow).
     overflow = "drop-head" if settings.overflow == "reject-publish-dlx" else settings.overflow
-    # at-least-once wants reject-publish and an exchange, else it is at-most-once (rabbit_quorum_queue:dlh).
-    strategy = arguments.get("x-dead-letter-strategy", longstr("at-most-once")).value
-    if overflow != "reject-publish" or settings.dead_letter_exchange is None:
-        strategy = "at-most-once"
     return replace(
         settings,
         overflow=overflow,
-        dead_letter_strategy=strategy,
         delivery_limit=_delivery_limit(arguments.get("x-delivery-limit"), version),
     )
 

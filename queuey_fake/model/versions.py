@@ -14,20 +14,12 @@ class Version:
 
     name: str  # what the user asks for: "3.10", "4.0", "4.3"
     release: str  # what the server properties say
-    sets_x_last_death: bool
-    reverses_x_death_rest: bool  # an existing x-death of two or more entries is reversed behind the current entry
     trusts_published_x_death: bool
-    removes_cc_when_dead_letter_key: bool
-    x_death_keys_sorted_when_prepended: (
-        bool  # else original-expiration, count, reason, queue, time, exchange, routing-keys
-    )
     keeps_transient_exchanges: bool  # over a restart
     redelivered_if_delivery_count: bool  # a dead letter is redelivered when rejected or returned by a close before
     refuses_unknown_delivery_mode: bool
     qos_global_is_per_consumer: bool
-    later_qos_lifts_channel_limit: bool
     sac_failover_waits_for_event: bool
-    sac_requeues_before_failover: bool
     unknown_exchange_type_closes_connection: bool
     reply_to_returns_mandatory: bool
     malformed_reply_to_is_internal_error: bool
@@ -43,7 +35,6 @@ class Version:
     queue_master_locator: str  # "checked", "ignored", "denied"
     empty_queue_type_is_default: bool
     quorum_counts_first_delivery: bool  # header x-delivery-count 0 on a first delivery
-    quorum_requeues_to_back: bool
     quorum_nack_counts_as_acquired: bool  # nack raises x-acquired-count only
     quorum_default_delivery_limit: int | None
     quorum_exceeding_return_is_credited_twice: bool  # to the consumer's prefetch (rabbit_fifo:return and complete)
@@ -80,18 +71,12 @@ class Version:
 _V3_10 = Version(
     name="3.10",
     release="3.10.8",
-    sets_x_last_death=False,
-    reverses_x_death_rest=True,
     trusts_published_x_death=True,
-    removes_cc_when_dead_letter_key=True,
-    x_death_keys_sorted_when_prepended=True,
     keeps_transient_exchanges=False,
     redelivered_if_delivery_count=False,
     refuses_unknown_delivery_mode=True,
     qos_global_is_per_consumer=False,
-    later_qos_lifts_channel_limit=True,
     sac_failover_waits_for_event=True,
-    sac_requeues_before_failover=True,
     unknown_exchange_type_closes_connection=True,
     reply_to_returns_mandatory=True,
     malformed_reply_to_is_internal_error=False,
@@ -107,7 +92,6 @@ _V3_10 = Version(
     queue_master_locator="checked",
     empty_queue_type_is_default=False,
     quorum_counts_first_delivery=True,
-    quorum_requeues_to_back=True,
     quorum_nack_counts_as_acquired=False,
     quorum_default_delivery_limit=None,
     quorum_exceeding_return_is_credited_twice=True,
@@ -144,18 +128,12 @@ _V4_0 = replace(
     _V3_10,
     name="4.0",
     release="4.0.5",
-    sets_x_last_death=True,
-    reverses_x_death_rest=False,
     trusts_published_x_death=False,
-    removes_cc_when_dead_letter_key=False,
-    x_death_keys_sorted_when_prepended=False,
     refuses_unknown_delivery_mode=False,
     sac_failover_waits_for_event=False,
-    sac_requeues_before_failover=False,
     unknown_exchange_type_closes_connection=False,
     queue_master_locator="ignored",
     quorum_counts_first_delivery=False,
-    quorum_requeues_to_back=False,
     quorum_default_delivery_limit=20,
     quorum_exceeding_return_is_credited_twice=False,
     dead_letters_are_replies=False,
@@ -187,7 +165,6 @@ _V4_3 = replace(
     keeps_transient_exchanges=True,
     redelivered_if_delivery_count=True,
     qos_global_is_per_consumer=True,
-    later_qos_lifts_channel_limit=False,
     reply_to_returns_mandatory=False,
     malformed_reply_to_is_internal_error=True,
     reply_addresses_are_queues=True,
