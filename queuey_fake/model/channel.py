@@ -121,7 +121,7 @@ class Channel(DeclaringChannel):
             return True
         is_accepted = True
         for queue in queues:
-            if not queue.publish(message) and not self._overlooks_refusal_of(queue):
+            if not queue.publish(message, self) and not self._overlooks_refusal_of(queue):
                 is_accepted = False
         return is_accepted
 
@@ -412,6 +412,10 @@ class Channel(DeclaringChannel):
             and "consumer_cancel_notify" in self.connection.capabilities
         ):
             self._send(events.Cancel(self.number, consumer.tag))
+
+    def known_to(self, queue: Queue) -> None:
+        """Hear that a queue knows the channel, and wants to hear of its end."""
+        self._known_queues[queue] = None
 
     def queue_gone(self, queue: Queue) -> None:
         """Hear that a queue is gone that knew the channel."""

@@ -27,6 +27,9 @@ class Mailbox(Protocol):
     def consumer_gone(self, consumer: Consumer) -> None:
         """Hear that the queue of a consumer is gone."""
 
+    def known_to(self, queue: Any) -> None:
+        """Hear that a queue knows the channel, and wants to hear of its end."""
+
     def queue_gone(self, queue: Any) -> None:
         """Hear that a queue is gone that knew the channel."""
 

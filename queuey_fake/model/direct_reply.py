@@ -40,7 +40,7 @@ class ReplyConsumer:
         self.consumer_tag = consumer_tag
         self.is_gone = False
 
-    def publish(self, message: Message) -> bool:
+    def publish(self, message: Message, publisher: object = None) -> bool:  # noqa: ARG002  as queues are published to
         """Deliver a reply if somebody still listens; a reply is never refused."""
         if not self.is_gone:
             self.mailbox.deliver_reply(self.consumer_tag, message)

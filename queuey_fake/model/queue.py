@@ -98,8 +98,11 @@ class Queue:
 
     # ------------------------------------------------------------------------------------------------ arrival
 
-    def publish(self, message: Message) -> bool:
-        """Take a message; return False where the queue refuses it for its length (maybe_deliver_or_enqueue)."""
+    def publish(self, message: Message, publisher: Mailbox | None = None) -> bool:  # noqa: ARG002  quorum queues ask
+        """Take a message; return False where the queue refuses it for its length (maybe_deliver_or_enqueue).
+
+        `publisher` is the channel that it comes from, None for a dead letter.
+        """
         if self.is_deleted:
             return True  # the publisher has its confirm: to a gone queue the message counts as handled
         if self._is_limited and not self._drops_head and self._would_overflow(message):

@@ -29,7 +29,7 @@ class QuorumQueue(Queue):
             version.quorum_priorities, counts_properties=version.quorum_bytes_count_properties
         )
         self._drops_every_head = version.quorum_priorities == "strict"
-        self._is_refusing = False
+        self._refused: dict[Mailbox, bool] = {}  # whether the channels that have published may not do so
 
     @property
     def consumer_count(self) -> int:
@@ -45,14 +45,14 @@ class QuorumQueue(Queue):
 
     # ------------------------------------------------------------------------------------------------ arrival
 
-    def publish(self, message: Message) -> bool:
-        """Take a message; return False while the queue refuses them. It takes one more than its limit says.
+    def publish(self, message: Message, publisher: Mailbox | None = None) -> bool:
+        """Take a message; return False while its channel is refused. A queue takes one more than its limit says.
 
         Dead letters are never refused, for it is the publishing channels that hold back (untracked_enqueue).
         """
         if self.is_deleted:
             return True
-        if self._is_refusing and not message.hops:
+        if publisher is not None and self._is_limited and not self._drops_head and self._refuses(publisher):
             self._refuse(message)
             return False
         self.ready.append(self._new(message))
@@ -60,6 +60,17 @@ class QuorumQueue(Queue):
             self._report("queued", message)
         self.run()
         return True
+
+    def _refuses(self, publisher: Mailbox) -> bool:
+        """Return whether a channel may not publish: it hears so when it begins to, then as it changes.
+
+        So what is refused by one while the queue has some room again, but not enough to let all in, another that is
+        new may publish (rabbit_fifo_client:enqueue; scenario quorum_reject_publish_new_channel).
+        """
+        if publisher not in self._refused:
+            publisher.known_to(self)
+            self._refused[publisher] = self._is_over_limit()
+        return self._refused[publisher]
 
     def _new(self, message: Message) -> QueuedMessage:
         queued = super()._new(message)
@@ -134,9 +145,9 @@ class QuorumQueue(Queue):
         if self._drops_head:
             self._drop_overflow()
         elif self._is_over_limit():
-            self._is_refusing = True
+            self._refused = dict.fromkeys(self._refused, True)
         elif self._is_below_low_limit():
-            self._is_refusing = False
+            self._refused = dict.fromkeys(self._refused, False)
 
     def _drop_overflow(self) -> bool:
         """Drop from the head until the rest is within the limits; before 4.3 the last to be dropped dies first.
@@ -299,6 +310,7 @@ class QuorumQueue(Queue):
 
     def channel_closed(self, mailbox: Mailbox) -> None:
         """Take back what the channel has not settled, and forget its consumers (handle_down)."""
+        self._refused.pop(mailbox, None)
         record = self.consumers.erase(mailbox)
         if record is None:
             return
@@ -337,6 +349,11 @@ class QuorumQueue(Queue):
         return any(pending.consumer_tag == consumer.tag for pending in record.unacked.values())
 
     # ------------------------------------------------------------------------------------------------ the queue itself
+
+    def _end(self) -> None:
+        super()._end()
+        for publisher in self._refused:
+            publisher.queue_gone(self)
 
     def renew_lease(self) -> None:
         """Let the lease start anew. Whether it has ended is seen at the queue's next tick (rabbit_fifo:is_expired)."""
