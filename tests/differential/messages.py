@@ -6,12 +6,13 @@ What it keeps clear of, because RabbitMQ does not decide it:
   into a third at the same time do so in any order. Where they share one, a publish reaches one queue.
 - Dead letters go round in circles only where nothing makes them go at once: with TTL 0, or full queues, a message that
   was rejected once would circle without end (3.10 does not see the cycle), and take the broker's CPU with it.
-- Quorum queues get one message at a time: how many of a burst share a millisecond, or an entry of the log, decides
-  which of those with TTL 0 make room for the others, or are pushed out by them.
+- Quorum queues get one message at a time where a TTL may be 0: how many of a burst share a millisecond, or an entry of
+  the log, decides which of those with TTL 0 make room for the others, or are pushed out by them. Nor do they get bursts
+  while they refuse publishes or serve consumers without acknowledgements: a channel hears that the queue is full, and
+  settles what it passed on, when more is on its way already (rabbit_fifo_client).
 - Consumer tags and names are given, since made up ones are random.
-- Quorum queues have no lease: whether one has ended is looked at every five seconds (rabbit_fifo:tick), and hardly a
-  run takes that long.
-  Nor do they refuse publishes: a channel hears that one is full when more is on its way already (rabbit_fifo_client).
+- Whether the lease of a quorum queue has ended is looked at five seconds after its declaration, ten, and so on
+  (rabbit_fifo:tick). The third such instant would fall into a window of steps, so runs with such a lease end before it.
 """
 
 from typing import Any
@@ -32,7 +33,12 @@ QUEUES = ("a", "b", "d")
 LEAVES = ("la", "lb", "ld")
 NEVER_MS = 60_000
 SOON_MS, LATER_MS = TTL_PAST_SLOT_MS, SLOT_MS + TTL_PAST_SLOT_MS
-KINDS = ("chain", "chain", "fan", "cycle", "tx", "quorum")
+TICK_SLOTS = 7
+"""From a declaration until the first tick of a quorum queue is over, five seconds later."""
+QUORUM_LEASE_MS = SLOT_MS + 700
+"""It ends when no tick comes: those of the first 15 seconds come 200 ms behind the begin of a slot, or 400."""
+QUORUM_LEASES_END_MS = 14_000
+KINDS = ("chain", "chain", "fan", "cycle", "tx", "quorum", "quorum")
 
 maybe = st.integers(0, 3).map(lambda n: n == 3)  # one in four, and none when shrunk
 rarely = st.integers(0, 15).map(lambda n: n == 15)  # one in sixteen
@@ -95,10 +101,12 @@ def queue_arguments(draw: st.DrawFn, machine: "Messages", queue: str) -> dict[st
             )
     if is_timed:
         found["x-expires"] = draw(sometimes(st.sampled_from([SOON_MS, LATER_MS]), rarely))
-    if kind == "quorum" and queue != "d":
-        found |= {"x-queue-type": "quorum", "x-max-priority": None, "x-expires": None}
+    if kind == "quorum" and queue != "d" and not (machine.has_bursts and draw(maybe)):
+        found |= {"x-queue-type": "quorum", "x-max-priority": None}
+        found["x-expires"] = draw(sometimes(st.just(QUORUM_LEASE_MS))) if is_timed else None
         found["x-delivery-limit"] = draw(sometimes(st.sampled_from([1, 2])))
-        found["x-overflow"] = None
+        if machine.has_bursts and found.get("x-overflow") == "reject-publish":
+            found["x-overflow"] = "drop-head"
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -121,6 +129,8 @@ class Messages(RuleBasedStateMachine):
         self.run: SideBySide = self.comparison.run()
         self.kind = "chain"
         self.is_timed = False
+        self.has_bursts = True
+        self.has_quorum_leases = False
         self.is_over = False
         self.opened = 0
         self.published = 0
@@ -133,6 +143,8 @@ class Messages(RuleBasedStateMachine):
     # playing a step, and knowing what is outstanding after it
 
     def play(self, op: str, **arguments: Any) -> Any:
+        if self.has_quorum_leases and self.run.elapsed_ms() > QUORUM_LEASES_END_MS:
+            self.is_over = True
         if self.is_over:
             return None
         try:
@@ -181,7 +193,7 @@ class Messages(RuleBasedStateMachine):
         return channel
 
     def durations(self) -> list[int]:
-        at_once = [] if self.kind == "cycle" else [0]
+        at_once = [] if self.kind == "cycle" or (self.kind == "quorum" and self.has_bursts) else [0]
         return [SOON_MS, LATER_MS, NEVER_MS, *at_once] if self.is_timed else [NEVER_MS, *at_once]
 
     # the steps
@@ -192,12 +204,14 @@ class Messages(RuleBasedStateMachine):
         self.run.is_timed = is_timed
         if kind == "quorum":
             self.run.on_live.patience_s = QUORUM_PATIENCE_S
+            self.has_bursts = data.draw(st.booleans())
         for connection, queue in (("c", "a"), ("c", "b"), ("c", "d"), ("d", "a"), ("d", "b")):
             self.open(connection, queue)
         self.play("exchange_declare", exchange="@x", exchange_type="topic")
         for queue in QUEUES:
             arguments = data.draw(queue_arguments(self, queue))
             is_quorum = arguments.get("x-queue-type") == "quorum"
+            self.has_quorum_leases |= is_quorum and "x-expires" in arguments
             self.declared[queue] = {
                 "durable": True,
                 "auto_delete": None if is_quorum else data.draw(rarely) or None,
@@ -219,7 +233,7 @@ class Messages(RuleBasedStateMachine):
     @rule(channel=channels, queue=queues, size=st.integers(1, 4), data=st.data())
     def publish(self, channel: str, queue: str, size: int, data: st.DataObject) -> None:
         bodies: list[Any] = []
-        for _ in range(1 if self.kind == "quorum" else size):
+        for _ in range(size if self.has_bursts else 1):
             self.published += 1
             body: dict[str, Any] = {"body": f"m{self.published}"}
             properties = data.draw(self.properties())
@@ -270,6 +284,8 @@ class Messages(RuleBasedStateMachine):
             self.play("basic_qos", ch=channel, prefetch_count=prefetch, global_qos=is_global or None)
         if channel not in self.queue_of:
             return
+        if self.kind == "quorum" and self.has_bursts:
+            options["auto_ack"] = False
         tag = f"{name}{len(self.run.transcript)}"
         self.consumers[channel][tag] = options["auto_ack"]
         self.play(
@@ -365,8 +381,10 @@ class Messages(RuleBasedStateMachine):
             self.play("close_connection", conn=connection)
 
     @precondition(lambda self: self.is_timed)
-    @rule(slots=st.integers(1, 2))
-    def wait(self, slots: int) -> None:
+    @rule(slots=st.integers(1, 2), until_tick=maybe)
+    def wait(self, slots: int, until_tick: bool) -> None:  # noqa: FBT001  drawn by name
+        if until_tick and self.has_quorum_leases:
+            slots = TICK_SLOTS
         if not self.is_over:
             try:
                 self.run.wait(slots)
