@@ -63,8 +63,9 @@ def _seconds(text: str) -> float:
 def _amqp_url(text: str) -> str | None:
     if not text:
         return None
-    if not text.startswith(("amqp://", "amqps://")):
-        raise ValueError("it must start with amqp:// or amqps://")
+    from queuey_rabbitmq import broker_urls
+
+    broker_urls.parse(text)
     return text
 
 
@@ -90,6 +91,8 @@ class Option(NamedTuple):
     parse: Callable[[str], Any]
     help: str
     environment: str | None = None
+    is_secret: bool = False
+    """Whether a value may hold a password, and is not shown."""
 
     @property
     def flag(self) -> str:
@@ -121,7 +124,8 @@ class Option(NamedTuple):
         try:
             return self.parse(text)
         except ValueError as error:
-            raise pytest.UsageError(f"{where}={text}: {error}") from error
+            shown = where if self.is_secret else f"{where}={text}"
+            raise pytest.UsageError(f"{shown}: {error}") from error
 
 
 OPTIONS: Final = (
@@ -155,8 +159,10 @@ OPTIONS: Final = (
         "URL",
         "",
         _amqp_url,
-        "A running RabbitMQ to test on, amqp://user:password@host:port/vhost; also environment QUEUEY_RABBITMQ_URL.",
+        "A running RabbitMQ to test on, amqp://user:password@host:port/vhost, or amqps://, or of several nodes, as in "
+        "production; also environment QUEUEY_RABBITMQ_URL.",
         environment="QUEUEY_RABBITMQ_URL",
+        is_secret=True,
     ),
     Option(
         "rabbitmq-ctl",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pika
 import pika.exceptions
 
+from pytest_queuey import blocking_connection
 from pytest_queuey.broker_under_test import NotOnThisBrokerError
 from pytest_queuey.remembering_link import RememberingLink
 from queuey_rabbitmq import RabbitMqBackend
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from queuey_rabbitmq.amqp import Link
 
 _GIVES_UP_AFTER = 10.0
+_NAME = "queuey: looks at queues of a test"
 _NOT_FOUND = 404
 _PROBE = "queuey.is-it-there"
 _GIVE_CTL = (
@@ -93,11 +95,7 @@ class SharedVhost:
 
     def _channel(self) -> BlockingChannel:
         if self._connection is None:
-            parameters = pika.URLParameters(self.url)
-            parameters.heartbeat = 0  # nothing drives it between two looks
-            parameters.socket_timeout = parameters.stack_timeout = _GIVES_UP_AFTER
-            parameters.blocked_connection_timeout = _GIVES_UP_AFTER
-            self._connection = pika.BlockingConnection(parameters)
+            self._connection = blocking_connection.connect(self.url, name=_NAME, within=_GIVES_UP_AFTER)
         return self._connection.channel()
 
 

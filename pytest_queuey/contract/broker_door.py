@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from queuey_rabbitmq.amqp import ReadableProperties
 
 _NOT_FOUND: Final = 404
+_ANSWERS_WITHIN: Final = 10.0
 _NO_PROPERTIES: Final = Properties()
 
 
@@ -47,11 +48,9 @@ class BrokerDoor:
     """
 
     def __init__(self, url: str) -> None:
-        import pika
+        from pytest_queuey import blocking_connection
 
-        parameters = pika.URLParameters(url)
-        parameters.heartbeat = 0  # nobody serves this connection while a test waits
-        self._connection = pika.BlockingConnection(parameters)
+        self._connection = blocking_connection.connect(url, name="queuey: a test's own way in", within=_ANSWERS_WITHIN)
         self._declared: dict[str, None] = {}
 
     def __enter__(self) -> Self:

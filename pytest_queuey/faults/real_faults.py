@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from pytest_queuey.broker_under_test import NotOnThisBrokerError
 from pytest_queuey.faults.proxy import Proxy
 from pytest_queuey.pace import in_seconds
-from pytest_queuey.sources.handshake import address
 from pytest_queuey.sources.server import real_seconds
 from queuey_fake.faults import positive
+from queuey_rabbitmq import broker_urls
 
 _LOOK_EVERY: Final = 0.005
 _CANCELLED_WITHIN: Final = 5.0
@@ -28,15 +28,18 @@ class RealFaults:
 
         Raises NotOnThisBrokerError for TLS and for several nodes.
         """
-        parts = urlsplit(url)
-        if parts.scheme == "amqps" or "," in parts.netloc:
+        node, *others = broker_urls.parse(url)
+        if node.tls is not None or others:
+            what = f"TLS with {node}" if node.tls is not None else f"{', '.join(map(str, [node, *others]))}"
             raise NotOnThisBrokerError(
-                "faults are made by a proxy that reads what one node and its clients say: it reads no TLS, and there "
-                "is one address that it stands before. Give --queuey-rabbitmq-url an amqp:// URL of one node"
+                "faults (queuey_faults) are made by a proxy that reads what one node and its clients say: it reads no "
+                f"TLS and stands before one address, and --queuey-rabbitmq-url says {what}. Give it the amqp:// URL "
+                "of one node, or run these tests on a private server (--queuey-rabbitmq-source=local)"
             )
         self._upstream = url
         self._restart = restart
-        self._proxy = Proxy(*address(url))
+        self._proxy = Proxy(node.host, node.port)
+        parts = urlsplit(url)
         user, at, _ = parts.netloc.rpartition("@")
         self.url = parts._replace(netloc=f"{user}{at}127.0.0.1:{self._proxy.port}").geturl()
 
@@ -116,11 +119,11 @@ class RealFaults:
 
     def delete_queue(self, queue: str) -> None:
         """Delete a queue behind the application's back, with what is in it."""
-        import pika
+        from pytest_queuey import blocking_connection
 
-        parameters = pika.URLParameters(self._upstream)
-        parameters.socket_timeout = parameters.stack_timeout = _CANCELLED_WITHIN
-        connection = pika.BlockingConnection(parameters)
+        connection = blocking_connection.connect(
+            self._upstream, name="queuey: deletes a queue", within=_CANCELLED_WITHIN
+        )
         try:
             connection.channel().queue_delete(queue)
         finally:

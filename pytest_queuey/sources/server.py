@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from pytest_queuey.node_control import CommandControl, NodeControl, SocketControl
 from pytest_queuey.sources.handshake import HandshakeError, greet
+from queuey_rabbitmq import broker_urls
 
 READY_WITHIN = 60.0
 """Seconds that a server which this run has started may take to answer; a loaded machine starts three in twelve."""
@@ -54,7 +55,7 @@ class RealServer:
     @property
     def user(self) -> str:
         """Return the user that the URL logs in as."""
-        return urlsplit(self.url).username or "guest"
+        return broker_urls.parse(self.url)[0].user
 
     def control(self) -> NodeControl | None:
         """Return the way into the node, or None where there is none."""

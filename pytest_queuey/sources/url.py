@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pytest_queuey.sources.handshake import HandshakeError, address, greet
+from pytest_queuey.sources.handshake import HandshakeError, greet
 from pytest_queuey.sources.server import RealServer, SourceError
+from queuey_rabbitmq import broker_urls
 
 if TYPE_CHECKING:
     from typing import Self
@@ -35,13 +36,13 @@ class UrlServer:
 
 def check(server: RealServer) -> str:
     """Log in, and return the version; raises SourceError that says at which stage that failed."""
-    from queuey_rabbitmq import ConnectError, RabbitMqBackend, RabbitMqOptions
+    from queuey_rabbitmq import ConnectError, InvalidConfigError, RabbitMqBackend, RabbitMqOptions
 
+    options = RabbitMqOptions(connect_timeout=_ANSWERS_WITHIN, connection_name="queuey: can tests run here?")
     try:
         version = greet(server.url, within=_ANSWERS_WITHIN)
-        options = RabbitMqOptions(connect_timeout=_ANSWERS_WITHIN, connection_name="queuey: can tests run here?")
         RabbitMqBackend.with_options(server.url, options).close()
-    except (HandshakeError, ConnectError) as error:
+    except (HandshakeError, ConnectError, InvalidConfigError) as error:
         raise SourceError(f"{server.what}: {error}") from error
     return version
 
@@ -50,5 +51,5 @@ def without_password(url: str) -> str:
     """Return a URL that may be printed."""
     parts = urlsplit(url)
     user = f"{parts.username}@" if parts.username else ""
-    host, port = address(url)
-    return parts._replace(netloc=f"{user}{host}:{port}").geturl()
+    nodes = ",".join(map(str, broker_urls.parse(url)))
+    return f"{parts.scheme}://{user}{nodes}{parts.path}"  # a parameter may be a password too

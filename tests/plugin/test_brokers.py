@@ -4,6 +4,8 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -329,3 +331,40 @@ def test_the_fixtures_say_what_they_are(run_pytest: pytest.Pytester) -> None:
     for name in ("queuey_broker", "queuey_backend", "queuey_clock", "queuey_queue_name", "queuey_rabbitmq_server"):
         start = next(number for number, line in enumerate(result.outlines) if line.startswith(f"{name} "))
         assert "no docstring" not in result.outlines[start + 1]
+
+
+@pytest.fixture
+def two_nodes() -> Iterator[str]:
+    """The URL of a broker whose first node is dead. The broker in memory stands for the other: its port speaks AMQP."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as dead:
+        dead_port = dead.getsockname()[1]
+    with FakeBroker() as broker:
+        yield broker.url.replace("127.0.0.1:", f"127.0.0.1:{dead_port},127.0.0.1:")
+
+
+def test_of_several_nodes_in_the_url_one_that_answers_is_used(run_pytest: pytest.Pytester, two_nodes: str) -> None:
+    run_pytest.makepyfile(
+        """
+        from pytest_queuey.contract.broker_door import BrokerDoor
+        from queuey_rabbitmq import QueueConfig
+
+        def test_it(queuey_broker, queuey_backend):
+            emails = QueueConfig(queuey_broker.name("emails"))
+            queuey_backend.declare([emails])
+            assert queuey_broker.queue(emails.name).ready == 0
+            with BrokerDoor(queuey_broker.url) as door:
+                door.publish(emails.name, b"raw")
+            assert queuey_broker.queue(emails.name).ready == 1
+        """
+    )
+    result = run_pytest.runpytest_inprocess("--queuey-broker=rabbitmq", f"--queuey-rabbitmq-url={two_nodes}")
+    result.assert_outcomes(passed=1)
+
+
+def test_faults_of_several_nodes_are_refused_with_the_option(run_pytest: pytest.Pytester, two_nodes: str) -> None:
+    run_pytest.makepyfile("def test_it(queuey_faults): pass")
+    result = run_pytest.runpytest_inprocess("--queuey-broker=rabbitmq", f"--queuey-rabbitmq-url={two_nodes}")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["*NotOnThisBrokerError: faults (queuey_faults) *--queuey-rabbitmq-url says 127.0.0.1:*"]
+    )

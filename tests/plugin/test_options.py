@@ -38,7 +38,6 @@ def test_help_groups_every_option_with_its_ini(run_pytest: pytest.Pytester) -> N
         ("--queuey-backend=nosuchmodule:Mine", "the module cannot be imported: No module named 'nosuchmodule'"),
         ("--queuey-backend=json:Mine", "json (*) has no callable Mine"),
         ("--queuey-rabbitmq-source=podman", "it must be one of auto, url, local, docker"),
-        ("--queuey-rabbitmq-url=localhost:5672", "it must start with amqp:// or amqps://"),
         ("--queuey-rabbitmq-ctl='", "No closing quotation"),
         ("--queuey-max-real-wait=soon", "it must be a number of seconds"),
         ("--queuey-max-real-wait=-1", "it must be a number of seconds above 0"),
@@ -67,7 +66,22 @@ def test_a_bad_url_in_the_environment_is_a_usage_error_that_names_the_variable(
 ) -> None:
     monkeypatch.setenv("QUEUEY_RABBITMQ_URL", "http://localhost")
     result = run_pytest.runpytest_inprocess()
-    result.stderr.fnmatch_lines(["ERROR: QUEUEY_RABBITMQ_URL=http://localhost: it must start with amqp://*"])
+    result.stderr.fnmatch_lines(["ERROR: QUEUEY_RABBITMQ_URL: *: it begins with neither amqp:// nor amqps:// *"])
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("secret@localhost:5672", "it begins with neither amqp:// nor amqps://"),
+        ("amqp://me:secret@a:5672,b:99999/", "a port is not from 1 to 65535"),
+        ("amqps://me:secret@a/?cafile=x", "there is no parameter cafile; there are *cacertfile*"),
+    ],
+)
+def test_a_bad_url_is_not_shown_as_it_may_hold_a_password(run_pytest: pytest.Pytester, url: str, problem: str) -> None:
+    result = run_pytest.runpytest_inprocess(f"--queuey-rabbitmq-url={url}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: --queuey-rabbitmq-url: *: {problem}*"])
+    assert "secret" not in result.stderr.str() + result.stdout.str()
 
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_ini(
@@ -82,6 +96,8 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_ini(
     monkeypatch.setenv("QUEUEY_RABBITMQ_URL", "amqp://environment")
     assert chosen().endswith("the one at amqp://environment:5672")
     assert chosen("--queuey-rabbitmq-url=amqp://flag:1/v").endswith("the one at amqp://flag:1/v")
+    url = "amqps://me:secret@a,b:1,[::1]/v?certfile=c&password=secret"
+    assert chosen(f"--queuey-rabbitmq-url={url}").endswith("the one at amqps://me@a:5671,b:1,[::1]:5671/v")
 
 
 def test_native_toml_configuration_is_read(run_pytest: pytest.Pytester) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -75,3 +77,51 @@ def test_the_port_without_tls_is_told_from_the_one_with(
     plain = urlsplit(private_broker.url).port
     with pytest.raises(ConnectError, match="does not speak TLS: give the port for TLS"):
         connect(port=plain, cacertfile="ours-ca.pem")
+
+
+TESTS = """
+    from queuey_rabbitmq import QueueConfig
+    from pytest_queuey.contract.broker_door import BrokerDoor
+
+    def test_it(queuey_broker, queuey_backend):
+        emails = QueueConfig(queuey_broker.name("emails"))
+        queuey_backend.declare([emails])
+        assert queuey_broker.queue(emails.name).ready == 0
+        with BrokerDoor(queuey_broker.url) as door:
+            door.publish(emails.name, b"raw")
+            assert door.depth(emails.name) == 1
+"""
+
+
+def tls_url(broker: PrivateBroker, *, nodes: str | None = None, **files: str) -> str:
+    query = "&".join(f"{name}={broker.folder / file}" for name, file in files.items())
+    return f"amqps://{nodes or f'localhost:{broker.tls_port}'}/%2f?{query}"
+
+
+def test_tests_run_on_several_nodes_and_with_an_authority_of_ones_own(
+    run_pytest: pytest.Pytester, private_broker: PrivateBroker
+) -> None:
+    run_pytest.makepyfile(TESTS)
+    with closing(socket.create_server(("127.0.0.1", 0))) as dead:
+        nodes = f"localhost:{dead.getsockname()[1]},localhost:{private_broker.tls_port}"
+    url = tls_url(private_broker, nodes=nodes, cacertfile="ours-ca.pem", certfile="ours-client.pem")
+    result = run_pytest.runpytest_inprocess("--queuey-broker=rabbitmq", f"--queuey-rabbitmq-url={url}")
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"cacertfile": "theirs-ca.pem"}, "*: the certificate of * is not trusted *"),
+        ({"cacertfile": "ours-ca.pem"}, "*: *certificate of the client*"),
+        ({"cacertfile": "nowhere.pem"}, "*: the broker's URL cannot be used: cacertfile=*nowhere.pem *"),
+    ],
+)
+def test_what_keeps_tests_from_running_over_tls_is_said_in_words(
+    run_pytest: pytest.Pytester, private_broker: PrivateBroker, files: dict[str, str], reason: str
+) -> None:
+    run_pytest.makepyfile(TESTS)
+    url = tls_url(private_broker, **files)
+    result = run_pytest.runpytest_inprocess("--queuey-broker=rabbitmq", f"--queuey-rabbitmq-url={url}")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"amqps://localhost:{private_broker.tls_port}/{reason}"])

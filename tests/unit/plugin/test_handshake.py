@@ -6,6 +6,15 @@ import pytest
 
 from pytest_queuey.sources.handshake import HandshakeError, greet
 
+GREETING = (
+    b"\x01\x00\x00\x00\x00\x00\x2f"  # a method of 47 bytes, on channel 0
+    b"\x00\x0a\x00\x0a\x00\x09"  # connection.start, AMQP 0-9
+    b"\x00\x00\x00\x13\x07versionS\x00\x00\x00\x063.13.7"
+    b"\x00\x00\x00\x05PLAIN"
+    b"\x00\x00\x00\x05en_US"
+    b"\xce"
+)
+
 
 @pytest.fixture
 def answering() -> Iterator[Callable[[bytes | None], str]]:
@@ -53,6 +62,15 @@ def test_a_port_that_closes_is_told_from_one_that_speaks_something_else(
         greet(answering(b"HTTP/1.1 400 Bad Request\r\n\r\n"), within=1)
 
 
+def test_of_several_nodes_the_first_that_answers_is_taken(answering: Callable[[bytes | None], str]) -> None:
+    def nodes(*answers: bytes) -> str:
+        return ",".join(answering(answer).rpartition("@")[2].removesuffix("/%2f") for answer in answers)
+
+    assert greet(f"amqp://{nodes(b'', b'HTTP', GREETING)}", within=30) == "3.13.7"
+    with pytest.raises(HandshakeError, match=r"it closed the connection; 127.* it said b'HTTP'"):
+        greet(f"amqp://{nodes(b'', b'HTTP')}", within=30)
+
+
 def test_another_amqp_method_than_start_is_refused(answering: Callable[[bytes | None], str]) -> None:
     connection_tune = b"\x01\x00\x00\x00\x00\x00\x0c\x00\x0a\x00\x1e\x00\x00\x00\x00\x00\x00\x00\x3c\xce"
     with pytest.raises(HandshakeError, match=r"not with connection\.start"):
@@ -60,13 +78,4 @@ def test_another_amqp_method_than_start_is_refused(answering: Callable[[bytes | 
 
 
 def test_the_version_comes_from_the_greeting(answering: Callable[[bytes | None], str]) -> None:
-    properties = b"\x07versionS\x00\x00\x00\x063.13.7"
-    payload = (
-        b"\x00\x0a\x00\x0a\x00\x09"  # connection.start, AMQP 0-9
-        + len(properties).to_bytes(4, "big")
-        + properties
-        + b"\x00\x00\x00\x05PLAIN"
-        + b"\x00\x00\x00\x05en_US"
-    )
-    frame = b"\x01\x00\x00" + len(payload).to_bytes(4, "big") + payload + b"\xce"
-    assert greet(answering(frame), within=1) == "3.13.7"
+    assert greet(answering(GREETING), within=1) == "3.13.7"

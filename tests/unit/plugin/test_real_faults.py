@@ -11,3 +11,11 @@ def test_tls_and_several_nodes_cannot_be_stood_before(url: str) -> None:
     with pytest.raises(NotOnThisBrokerError, match="amqp:// URL of one node") as refusal:
         RealFaults(url, lambda: None)
     assert "secret" not in str(refusal.value)
+
+
+def test_a_comma_in_a_password_is_no_second_node() -> None:
+    faults = RealFaults("amqp://user:one,two@127.0.0.1:1/%2f", lambda: None)
+    try:
+        assert faults.url.startswith("amqp://user:one,two@127.0.0.1:")
+    finally:
+        faults.close()
