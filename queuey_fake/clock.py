@@ -75,9 +75,13 @@ class ManualClock:
         return self._own_ms if shown_ms is None else shown_ms
 
     def join(self, participant: Participant) -> Callable[[], None]:
-        """Tell a participant of every move from now on; the callable that is returned ends that."""
+        """Tell a participant of every move from now on; the callable that is returned ends that, once or more often."""
         self._participants.append(participant)
-        return lambda: self._participants.remove(participant)
+        return lambda: self._leave(participant)
+
+    def _leave(self, participant: Participant) -> None:
+        if participant in self._participants:
+            self._participants.remove(participant)
 
     def advance(self, duration: timedelta | float) -> None:
         """Move on by a duration (timedelta or seconds, of 0 and more); everything due happens, at its own instant."""
@@ -167,10 +171,15 @@ def epoch_ms(instant: datetime) -> int:
 
 
 def duration_ms(duration: timedelta | float) -> int:
-    """Return a timedelta or a number of seconds in ms, rounded to the nearest. Raises TypeError for anything else."""
+    """Return a timedelta or a number of seconds in ms, rounded to the nearest.
+
+    Raises TypeError for anything else, and ValueError for what is no length of time.
+    """
     if isinstance(duration, timedelta):
         return round(duration / timedelta(milliseconds=1))
     try:
         return round(duration * MS_PER_SECOND)
     except TypeError as error:
         raise TypeError(f"a duration is a number of seconds or a timedelta, not {duration!r}") from error
+    except (ValueError, OverflowError) as error:  # NaN, infinity
+        raise ValueError(f"{duration!r} seconds is no length of time") from error

@@ -46,7 +46,7 @@ class FakeBroker:
         self.version = version
         self.journal = Journal(marks=frozenset({topology.HEADER_ATTEMPT, topology.HEADER_DEFERRALS}))
         """What became of each message."""
-        model = Broker(version=version, permit=frozenset(permit), now_ms=self.clock.now_ms())
+        model = Broker(version=version, permit=permit, now_ms=self.clock.now_ms())
         model.observe(self.journal)
         self._engine = Engine(model, self.clock, wait_guard_s=wait_guard)
         self.faults = Faults(self._engine)
@@ -74,8 +74,10 @@ class FakeBroker:
     def backend(self, options: RabbitMqOptions | None = None) -> RabbitMqBackend:
         """Connect a backend: the one that runs in production, over the in-process link.
 
-        It is closed with the broker at the latest.
+        It is closed with the broker at the latest. Raises RuntimeError where that is closed already.
         """
+        if self._is_closed:
+            raise RuntimeError("this broker is closed: no backend connects to it any more")
         from queuey_fake.link import InProcessLink
         from queuey_rabbitmq.backend import RabbitMqBackend
         from queuey_rabbitmq.options import RabbitMqOptions
@@ -185,7 +187,7 @@ class FakeBroker:
         return explain(queues, pending, max(self.now_ms(), self.journal.last_at_ms or 0))
 
     def close(self) -> None:
-        """Close every backend of this broker, and forget everything it holds. Idempotent."""
+        """Close every backend of this broker, and its port; what it held can still be looked at. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -35,14 +35,15 @@ class Faults:
         if after_publishes is None:
             self._engine.run(model.lose_connections)
             return
+        left = positive(after_publishes, "after_publishes")
         faults = self._publish_faults()
-        faults.left = positive(after_publishes, "after_publishes")
+        faults.left = left
         faults.confirms_last = not before_confirm
 
     def refuse_connections(self, *, for_: timedelta | float) -> None:
         """Refuse every new connection for a while; those that are open stay."""
-        traffic = self._engine.traffic
-        traffic.refused_until_ms = self._engine.look(self._engine.elapsed_ms) + duration_ms(for_)
+        ms = not_negative_ms(for_, "for_")
+        self._engine.traffic.refused_until_ms = self._engine.look(self._engine.elapsed_ms) + ms
 
     def hang(self) -> AbstractContextManager[object]:
         """Let nothing pass in either direction until `resume`, or until the end of a `with` block.
@@ -60,7 +61,7 @@ class Faults:
 
     def delay(self, seconds: timedelta | float) -> None:
         """Let everything arrive so much later, in each direction; 0 ends it."""
-        ms = duration_ms(seconds)
+        ms = not_negative_ms(seconds, "delay")
         self._engine.run(lambda: self._engine.traffic.delay(ms))
 
     # ------------------------------------------------------------------------------------------ publishes
@@ -75,11 +76,13 @@ class Faults:
 
     def nack_next(self, n: int = 1) -> None:
         """Answer the next n publishes on confirming channels with basic.nack, and enqueue none of them."""
-        self._publish_faults().nacks = positive(n, "n")
+        nacks = positive(n, "n")
+        self._publish_faults().nacks = nacks
 
     def return_next(self, n: int = 1) -> None:
         """Return the next n mandatory publishes as unroutable."""
-        self._publish_faults().returns = positive(n, "n")
+        returns = positive(n, "n")
+        self._publish_faults().returns = returns
 
     # ------------------------------------------------------------------------------------------ the broker
 
@@ -128,6 +131,14 @@ class Faults:
 
 def positive(number: int, name: str) -> int:
     """Return a number of publishes; raise ValueError where it is none."""
-    if number < 1:
-        raise ValueError(f"{name}: 1 or more, got {number!r}")
+    if type(number) is not int or number < 1:
+        raise ValueError(f"{name}: expected an integer, 1 or more, got {number!r}")
     return number
+
+
+def not_negative_ms(duration: timedelta | float, name: str) -> int:
+    """Return a duration in ms; raise ValueError where it is below zero."""
+    ms = duration_ms(duration)
+    if ms < 0:
+        raise ValueError(f"{name}: expected 0 or more, got {duration!r}")
+    return ms

@@ -198,17 +198,21 @@ _V4_3 = replace(
 )
 
 VERSIONS = {version.name: version for version in (_V3_10, _V4_0, _V4_3)}
+DEPRECATED_FEATURES = frozenset().union(*(version.denied_features for version in VERSIONS.values()))
+"""What some version denies and rabbitmq.conf can permit."""
 
 
 def version_named(name: str, permit: Iterable[str] = ()) -> Version:
     """Return the version, with the deprecated features in `permit` allowed as by rabbitmq.conf.
 
-    Raises ValueError for a version that is not imitated or a feature that no version denies.
+    Raises ValueError for a version that is not imitated or a feature that no version denies, TypeError for one name.
     """
+    if isinstance(permit, str):
+        raise TypeError(f"permit: expected several names, such as {{{permit!r}}}, got {permit!r}")
     if name not in VERSIONS:
         raise ValueError(f"no RabbitMQ {name!r} is imitated; there are {', '.join(VERSIONS)}")
-    known = frozenset().union(*(version.denied_features for version in VERSIONS.values()))
-    if unknown := frozenset(permit) - known:
-        raise ValueError(f"no deprecated feature {sorted(unknown)}; there are {sorted(known)}")
+    permitted = frozenset(permit)
+    if unknown := permitted - DEPRECATED_FEATURES:
+        raise ValueError(f"no deprecated feature {sorted(unknown)}; there are {sorted(DEPRECATED_FEATURES)}")
     version = VERSIONS[name]
-    return replace(version, denied_features=version.denied_features - frozenset(permit))
+    return replace(version, denied_features=version.denied_features - permitted)

@@ -100,6 +100,7 @@ def test_a_participant_that_left_is_told_nothing() -> None:
     recorder = Recorder(clock, 10)
     leave = clock.join(recorder)
     leave()
+    leave()
     clock.advance(60)
     assert recorder.seen == []
 
@@ -107,6 +108,12 @@ def test_a_participant_that_left_is_told_nothing() -> None:
 @pytest.mark.parametrize("duration", ["30", None])
 def test_what_is_no_duration_is_refused_by_what_it_is(duration: Any) -> None:
     with pytest.raises(TypeError, match=f"a duration is a number of seconds or a timedelta, not {duration!r}"):
+        ManualClock(START).advance(duration)
+
+
+@pytest.mark.parametrize("duration", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_length_of_time_is_refused_as_that(duration: float) -> None:
+    with pytest.raises(ValueError, match=f"{duration!r} seconds is no length of time"):
         ManualClock(START).advance(duration)
 
 

@@ -114,12 +114,21 @@ def test_a_delay_keeps_the_order_of_what_is_on_its_way(broker: FakeBroker, backe
     assert [delivery and delivery.envelope.payload for delivery in taken] == ["first", "second"]
 
 
-@pytest.mark.parametrize("n", [0, -1])
-def test_faults_of_no_publish_are_refused(broker: FakeBroker, n: int) -> None:
+@pytest.mark.parametrize("n", [0, -1, 1.5, "2"])
+def test_faults_of_no_publish_are_refused(broker: FakeBroker, n: Any) -> None:
     with pytest.raises(ValueError, match="1 or more"):
         broker.faults.nack_next(n)
     with pytest.raises(ValueError, match="1 or more"):
+        broker.faults.return_next(n)
+    with pytest.raises(ValueError, match="1 or more"):
         broker.faults.drop_connections(after_publishes=n)
+
+
+def test_faults_that_last_for_less_than_no_time_are_refused(broker: FakeBroker) -> None:
+    with pytest.raises(ValueError, match="delay: expected 0 or more, got -1"):
+        broker.faults.delay(-1)
+    with pytest.raises(ValueError, match=r"for_: expected 0 or more, got -0\.5"):
+        broker.faults.refuse_connections(for_=-0.5)
 
 
 def test_clear_ends_every_fault(broker: FakeBroker, backend: RabbitMqBackend) -> None:

@@ -123,3 +123,13 @@ def test_all_of_it_is_to_be_had_over_http() -> None:
             }
         ]
         assert "amq.topic" in {exchange["name"] for exchange in ask(f"{control.url}/exchanges")}
+
+
+def test_a_broker_that_is_closed_can_be_looked_at_and_takes_no_backend(broker: FakeBroker) -> None:
+    with broker.backend() as backend:
+        backend.declare([QueueConfig("work")])
+    broker.close()
+    broker.close()
+    assert [queue.name for queue in broker.queues()] == ["work", "work.dead"]
+    with pytest.raises(RuntimeError, match="this broker is closed: no backend connects to it any more"):
+        broker.backend()
