@@ -5,7 +5,7 @@ Puts the model, its engine and the AMQP server together, and makes them anew for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -24,7 +24,7 @@ class Service:
         self,
         version: str,
         *,
-        permit: Iterable[str] = (),
+        permit: Collection[str] = (),
         clock: Clock,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -32,7 +32,7 @@ class Service:
         """Open the port; 0 takes a free one. Raises OSError where it cannot be had."""
         self.clock = clock
         self._version = version
-        self._permit = frozenset(permit)
+        self._permit = permit
         self._host = host
         self._start(port)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pika
 import pytest
 
-from queuey_fake.__main__ import _end, _ToldToEndError
+from queuey_fake.__main__ import _end, _parse, _serve, _ToldToEndError
 from queuey_fake.clock import ManualClock, SystemClock
 from queuey_fake.control import ControlServer, plain
 from queuey_fake.model.fields import Field, longstr
@@ -143,6 +143,36 @@ def test_a_signal_may_come_while_the_thread_holds_any_lock(monkeypatch: pytest.M
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(_ToldToEndError):
         _end(signal.SIGTERM, None)
+
+
+def test_closing_a_service_twice_is_fine(service: Service) -> None:
+    service.close()
+    service.close()
+    service.clock.advance(1)  # type: ignore[attr-defined]  # a manual one
+
+
+def test_a_port_that_cannot_be_had_is_said_in_a_sentence(service: Service) -> None:
+    taken = service.url.rpartition(":")[2].partition("/")[0]
+    with pytest.raises(SystemExit, match=f"port {taken} of 127.0.0.1 cannot be opened: .*in use"):
+        _serve(_parse(["--port", taken]))
+    with pytest.raises(SystemExit, match=f"port {taken} of 127.0.0.1, for the control, cannot be opened"):
+        _serve(_parse(["--port", "0", "--control", taken]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--port", "70000"], "argument --port: expected a port, 0 to 65535, got '70000'"),
+        (["--control", "x"], "argument --control: expected a port, 0 to 65535, got 'x'"),
+        (["--permit", "streams"], "argument --permit: invalid choice: 'streams'"),
+    ],
+)
+def test_options_that_can_never_work_are_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit):
+        _parse(arguments)
+    assert said in capsys.readouterr().err
 
 
 def test_the_process_says_where_it_is_and_ends_when_it_is_told() -> None:
