@@ -25,7 +25,7 @@ from queuey_rabbitmq.core.hooks import Hooks
 from queuey_rabbitmq.core.job_context import JobContext
 from queuey_rabbitmq.core.queue_set import QueueSet, WorkQueue
 from queuey_rabbitmq.core.real_time import monotonic_s
-from queuey_rabbitmq.core.worker import Worker
+from queuey_rabbitmq.core.worker import GRACE_S, Worker
 from queuey_rabbitmq.options import RabbitMqOptions
 
 log = logging.getLogger("queuey_rabbitmq.cli")
@@ -39,7 +39,7 @@ SUMMARY_EVERY_S = 10
 @click.option("--concurrency", type=click.IntRange(min=1), help="Jobs at a time; by default the sum of the prefetches.")
 @click.option("--queue", "only", multiple=True, metavar="NAME", help="Consume only this queue of the set; repeatable.")
 @click.option("--import", "modules", multiple=True, metavar="MODULE", help="Import this too, for its handlers.")
-@click.option("--grace", type=duration, default="30s", show_default=True, help="How long a shutdown waits for jobs.")
+@click.option("--grace", type=duration, show_default=f"{GRACE_S}s", help="How long a shutdown waits for jobs.")
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -54,7 +54,7 @@ def worker(
     concurrency: int | None,
     only: tuple[str, ...],
     modules: tuple[str, ...],
-    grace: timedelta,
+    grace: timedelta | None,
     log_level: str,
 ) -> None:
     """Run a worker for the jobs of TARGET, until SIGTERM or SIGINT.
@@ -71,14 +71,23 @@ def worker(
     is_set = isinstance(found, type) and issubclass(found, QueueSet)
     if is_set:
         _check_handlers(found, target)
-    elif concurrency is not None or only:
-        raise click.UsageError(f"{target} makes its own worker, which --concurrency and --queue cannot change.")
+    elif concurrency is not None or only or grace is not None:
+        raise click.UsageError(
+            f"{target} makes its own worker, which --concurrency, --queue and --grace cannot change."
+        )
     chosen = [_queue_named(found, name) for name in only] or None
     with connected(url, RabbitMqOptions(connection_name=f"queuey worker {target}")) as backend:
         log.info("connected to %s", where(url))
         tally = Tally()
         made = (
-            Worker(backend, found, only=chosen, concurrency=concurrency, hooks=[tally], grace=grace)
+            Worker(
+                backend,
+                found,
+                only=chosen,
+                concurrency=concurrency,
+                hooks=[tally],
+                grace=GRACE_S if grace is None else grace,
+            )
             if is_set
             else _make(found, backend, target)
         )

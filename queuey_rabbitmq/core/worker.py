@@ -38,6 +38,9 @@ log = logging.getLogger("queuey_rabbitmq.worker")
 _THREAD_ENDED = "a thread has ended"
 _LOOK = "somebody wants it to look again"
 
+GRACE_S = 30
+"""How long a shutdown waits for what runs, where nothing else is said."""
+
 IDLE_ENDS_WITHIN_S = 0.2
 """How long a thread without a job may take to end once there are no more deliveries."""
 
@@ -69,7 +72,7 @@ class Worker(Generic[SetT]):
         concurrency: int | None = None,
         retry: Mapping[DeclaredJob[SetT, Any] | WorkQueue[SetT], RetryPolicy] | None = None,
         hooks: Iterable[Hooks] = (),
-        grace: timedelta | float = 30,
+        grace: timedelta | float = GRACE_S,
         settle_backoff: timedelta | float = 5,
         random_source: RandomSource = random.random,
     ) -> None:
@@ -77,7 +80,7 @@ class Worker(Generic[SetT]):
         self._queues = queues
         self._configs = {queue.name: queue.config for queue in _chosen(queues, only)}
         self._concurrency = _concurrency(concurrency, sum(config.prefetch for config in self._configs.values()))
-        self._grace_ms = whole_ms(grace, name="Worker: grace")
+        self._grace_ms = _grace_ms(grace, "Worker: grace")
         self._own_handlers: dict[str, Handler] = {}
         self._handlers: dict[str, Handler] = {}
         self._backend = backend
@@ -190,7 +193,7 @@ class Worker(Generic[SetT]):
         (seconds or timedelta, by default the worker's own); the rest goes back to the broker then. A worker that was
         shut down does not run again.
         """
-        grace_ms = self._grace_ms if grace is None else whole_ms(grace, name="shutdown: grace")
+        grace_ms = self._grace_ms if grace is None else _grace_ms(grace, "shutdown: grace")
         ends_at = monotonic_s() + grace_ms / 1000
         self._ends_at = ends_at if self._ends_at is None else min(self._ends_at, ends_at)
         self._stopping = True
@@ -327,6 +330,13 @@ def _concurrency(given: int | None, prefetches: int) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:
         raise InvalidConfigError(f"Worker: concurrency: expected an integer from 1, got {given!r}")
     return given
+
+
+def _grace_ms(grace: timedelta | float, name: str) -> int:
+    ms = whole_ms(grace, name=name)
+    if ms < 0:
+        raise InvalidConfigError(f"{name}: must not be negative, got {grace!r}")
+    return ms
 
 
 def _checked_overrides(queues: type[QueueSet], overrides: Mapping[Any, RetryPolicy]) -> Mapping[Any, RetryPolicy]:

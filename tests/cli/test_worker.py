@@ -109,12 +109,15 @@ def test_handlers_of_another_module_are_imported_and_a_queue_can_be_chosen(
     assert "1 done" in result.stderr
 
 
-def test_a_function_that_makes_a_worker_is_run_as_it_is(run: Run, enqueue: Callable[..., None]) -> None:
+@pytest.mark.parametrize("option", [("--concurrency", "2"), ("--queue", "outgoing"), ("--grace", "5m")])
+def test_a_function_that_makes_a_worker_is_run_as_it_is(
+    run: Run, enqueue: Callable[..., None], option: tuple[str, str]
+) -> None:
     enqueue("last")
     assert run("worker", "application_factory:make").exit_code == 0
-    refused = run("worker", "application_factory:make", "--concurrency", "2")
+    refused = run("worker", "application_factory:make", *option)
     assert refused.exit_code == 2
-    assert "makes its own worker" in refused.stderr
+    assert "makes its own worker, which --concurrency, --queue and --grace cannot change" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,7 @@ def test_jitter_comes_from_the_source_that_the_worker_was_given(
         ({"hooks": Hooks()}, "hooks: expected a list of Hooks"),
         ({"settle_backoff": 0}, "settle_backoff: must be longer than zero"),
         ({"grace": "soon"}, "grace: expected a timedelta or a number"),
+        ({"grace": -1}, "Worker: grace: must not be negative, got -1"),
     ],
 )
 def test_what_can_never_work_is_refused_before_anything_is_declared(
