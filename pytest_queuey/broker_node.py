@@ -1,7 +1,7 @@
 """Owns what is asked of a RabbitMQ node from inside: making and deleting virtual hosts, looking at queues.
 
 Looking renews no lease and moves no message, unlike a passive declare (rabbit_amqqueue_process: handle_call of `stat`
-re-arms the expiry timer, `info` does not). Refuses to touch a virtual host that this run has not made.
+re-arms the expiry timer, `info` does not). Refuses to touch a virtual host that it is not given.
 """
 
 from __future__ import annotations
@@ -88,6 +88,11 @@ class BrokerNode:
                 string:prefix(VHost, Prefix) =:= nomatch orelse rabbit_vhost:delete(VHost, <<"queuey">>)
             end, rabbit_vhost:list_names()), <<"deleted">>"""
         )
+
+    def vhosts(self) -> list[str]:
+        """Return the names of all virtual hosts."""
+        names: list[str] = json.loads(self.control.evaluate("rabbit_json:encode(rabbit_vhost:list_names())"))
+        return names
 
     def queues(self, vhost: str) -> list[QueueState]:
         """Return every queue of a virtual host, by name."""

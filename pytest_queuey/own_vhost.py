@@ -1,22 +1,46 @@
 """Owns the virtual hosts that tests of one process get, a fresh one each: made in bulk, deleted in bulk.
 
-Refuses any virtual host that it did not make.
+Their names say the run, the process and the day, so that what a killed run has left is known by its name. Refuses any
+virtual host that no run has made.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 import secrets
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
+from queuey_fake import real_time
 from queuey_rabbitmq import RabbitMqBackend
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pytest_queuey.broker_node import BrokerNode, QueueState
     from pytest_queuey.sources.server import RealServer
     from queuey_rabbitmq import RabbitMqOptions
+
+_MADE_BY_A_RUN: Final = re.compile(r"queuey-[0-9a-f]{8}-[0-9a-f]{8}-(?P<made>\d{8}T\d{6}Z)-\d+")
+_DAY_MS: Final = 86_400_000
+
+
+def prefix_of(run: str) -> str:
+    """Return what the names of all virtual hosts of a run start with; a run is 8 hexadecimal digits."""
+    return f"queuey-{run}-"
+
+
+def left_behind(names: Iterable[str]) -> list[str]:
+    """Return those virtual hosts that runs made over a day ago: a run that is not killed deletes its own."""
+    day_ago = _stamp(real_time.now_ms() - _DAY_MS)
+    return [name for name in names if (found := _MADE_BY_A_RUN.fullmatch(name)) and found["made"] < day_ago]
+
+
+def _stamp(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y%m%dT%H%M%SZ}"
 
 
 class VhostPool:
@@ -26,10 +50,10 @@ class VhostPool:
     tests have left are deleted by the way, so a long run stays small; who owns the server deletes the rest at the end.
     """
 
-    def __init__(self, server: RealServer, node: BrokerNode, *, prefix: str) -> None:
+    def __init__(self, server: RealServer, node: BrokerNode, *, run: str) -> None:
         self._server = server
         self._node = node
-        self._prefix = f"{prefix}{secrets.token_hex(4)}-"  # processes of one run share the server
+        self._prefix = f"{prefix_of(run)}{secrets.token_hex(4)}-"  # processes of one run share the server
         self._numbers = itertools.count(1)
         self._fresh: list[str] = []
         self._used: list[str] = []
@@ -58,7 +82,8 @@ class VhostPool:
         self._maker.shutdown()
 
     def _make(self, used: list[str]) -> list[str]:
-        fresh = [f"{self._prefix}{next(self._numbers)}" for _ in range(self._node.control.batch)]
+        prefix = f"{self._prefix}{_stamp(real_time.now_ms())}-"
+        fresh = [f"{prefix}{next(self._numbers)}" for _ in range(self._node.control.batch)]
         self._node.make_vhosts(fresh, user=self._server.user)
         self._node.delete_vhosts(used)
         return fresh

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_queuey.asked import AskedBroker
 from pytest_queuey.broker_node import BrokerNode
-from pytest_queuey.own_vhost import VhostPool
+from pytest_queuey.own_vhost import VhostPool, left_behind, prefix_of
 from pytest_queuey.sources.selection import Started, choose, wait_for
 from pytest_queuey.sources.server import RealServer, SourceError
 
@@ -74,7 +74,7 @@ class RealBroker:
                 raise
             control = server.control()
             node = BrokerNode(control) if control is not None else None
-            vhosts = VhostPool(server, node, prefix=self._prefix) if node is not None else None
+            vhosts = VhostPool(server, node, run=self._run) if node is not None else None
             is_ours_alone = self._started is not None and server.folder is not None
             self._ready = ReadyBroker(server, version, node, vhosts, self._restart if is_ours_alone else None)
         return self._ready
@@ -94,7 +94,10 @@ class RealBroker:
         wait_for(ready.server)
 
     def close(self) -> None:
-        """End what this process has started, and delete the virtual hosts of the run on what it has not."""
+        """End what this process has started, and delete on what it has not the virtual hosts that runs made.
+
+        These are the run's own, and those that killed ones have left.
+        """
         ready, self._ready = self._ready, None
         if ready is not None and ready.vhosts is not None:
             ready.vhosts.close()
@@ -104,13 +107,11 @@ class RealBroker:
         try:
             control = started.server.control()
             if started.server.ctl and control is not None:
-                BrokerNode(control).delete_vhosts_named(self._prefix)
+                node = BrokerNode(control)
+                node.delete_vhosts_named(prefix_of(self._run))
+                node.delete_vhosts(left_behind(node.vhosts()))
         finally:
             started.close()
-
-    @property
-    def _prefix(self) -> str:
-        return f"queuey-{self._run}-"
 
     def _start(self) -> RealServer:
         if self._error is not None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pika
@@ -77,10 +78,6 @@ def processes_of(folder: str) -> list[int]:
     return found
 
 
-def vhosts(node: BrokerNode) -> bytes:
-    return node.control.evaluate("rabbit_json:encode(rabbit_vhost:list_names())")
-
-
 def test_a_queue_is_seen_as_it_is(node: BrokerNode, channel: pika.adapters.blocking_connection.BlockingChannel) -> None:
     arguments = {"x-queue-type": "classic", "x-max-priority": 10, "x-dead-letter-exchange": ""}
     channel.queue_declare("é 1", durable=True, arguments=arguments)
@@ -115,7 +112,7 @@ def test_an_expression_that_fails_is_an_error_with_erlangs_words(node: BrokerNod
 
 def test_a_name_cannot_break_out_of_the_expression(node: BrokerNode) -> None:
     assert node.queue("/", '">>), halt().') is None
-    assert vhosts(node) == b'["/"]'
+    assert node.vhosts() == ["/"]
 
 
 def test_each_test_has_a_virtual_host_of_its_own_and_none_is_left(
@@ -138,7 +135,26 @@ def test_each_test_has_a_virtual_host_of_its_own_and_none_is_left(
         "--queuey-broker=rabbitmq", f"--queuey-rabbitmq-url={server.url}", f"--queuey-rabbitmq-ctl={ctl}"
     )
     result.assert_outcomes(passed=3)
-    assert vhosts(node) == b'["/"]'
+    assert node.vhosts() == ["/"]
+
+
+def test_what_a_killed_run_left_over_a_day_ago_is_deleted_by_the_next_that_may(
+    run_pytest: pytest.Pytester, server: RealServer, node: BrokerNode, ctl: str
+) -> None:
+    def made(at: datetime) -> str:
+        return f"queuey-0123abcd-4567ef89-{at:%Y%m%dT%H%M%SZ}-3"
+
+    now = datetime.now(UTC)
+    old, young = made(now - timedelta(hours=25)), made(now - timedelta(hours=23))
+    others = [young, "queuey-of-somebody", f"our-{old}"]
+    node.make_vhosts([old, *others], user=server.user)
+    run_pytest.makepyfile("def test_it(queuey_broker): pass")
+    result = run_pytest.runpytest_inprocess(
+        "--queuey-broker=rabbitmq", f"--queuey-rabbitmq-url={server.url}", f"--queuey-rabbitmq-ctl={ctl}"
+    )
+    result.assert_outcomes(passed=1)
+    assert sorted(node.vhosts()) == sorted(["/", *others])
+    node.delete_vhosts(others)
 
 
 def test_in_a_shared_virtual_host_names_keep_tests_apart_and_their_queues_are_deleted(
