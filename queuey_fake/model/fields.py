@@ -31,6 +31,8 @@ Table = dict[str, Field]
 VOID = Field("void", None)
 
 _UNSIGNED_32 = 2**32
+_SCALE_MAX = 255
+_KEY_OCTETS_MAX = 255
 
 
 def longstr(value: str) -> Field:
@@ -86,12 +88,14 @@ def in_key_order(values: Table) -> Table:
 def field_from_python(value: Any) -> Field:  # noqa: C901, PLR0911  one return for each type
     """Return the value with the type that pika gives it on the wire (pika.data.encode_value).
 
-    Raises TypeError for what has no type there, ValueError for an integer beyond 64 bits.
+    Raises TypeError for what has no type there, ValueError for what its type has no room for.
     """
     if type(value) is int:  # most are
         return _integer_from_python(value)
     match value:
         case str():
+            if not value.isascii():
+                value.encode()  # raises where UTF-8 cannot write it, as for pika
             return Field("longstr", value)
         case bytes():
             return Field("binary", value)
@@ -130,13 +134,24 @@ def _decimal_from_python(value: decimal.Decimal) -> Field:
         raise TypeError(f"a field table cannot hold the decimal {value}")
     scale = max(0, -exponent)
     unscaled = int(value.scaleb(scale))
+    if scale > _SCALE_MAX or not -(2**31) <= unscaled < 2**31:
+        raise ValueError(f"a field table has no room for the decimal {value}")
     # pika writes a signed number where RabbitMQ reads an unsigned one (rabbit_binary_parser); the octets are the same.
     return Field("decimal", (scale, unscaled % _UNSIGNED_32))
 
 
 def table_from_python(values: Mapping[str, Any] | None) -> Table:
-    """Return the mapping as pika would send it; None is an empty table, as for pika."""
-    return {key: field_from_python(value) for key, value in (values or {}).items()}
+    """Return the mapping as pika would send it; None is an empty table, as for pika. Raises as for its values."""
+    return {_key(key): field_from_python(value) for key, value in (values or {}).items()}
+
+
+def _key(key: str) -> str:
+    """Return a key that fits into a short string, as pika checks it (pika.data.encode_short_string)."""
+    if not isinstance(key, str):
+        raise TypeError(f"a field table has texts as keys, not {key!r} of type {type(key).__name__}")
+    if (len(key) > _KEY_OCTETS_MAX or not key.isascii()) and len(key.encode()) > _KEY_OCTETS_MAX:
+        raise ValueError(f"a key of a field table has at most {_KEY_OCTETS_MAX} octets, and not those of {key!r}")
+    return key
 
 
 def field_to_python(field: Field) -> Any:  # noqa: PLR0911  one return for each type

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -21,12 +23,25 @@ def backend(broker: FakeBroker, request: pytest.FixtureRequest) -> Iterator[Rabb
         yield backend
 
 
-@pytest.mark.parametrize("value", [object(), 2**70])
-def test_a_header_without_a_type_in_amqp_is_an_error_of_that_publish(backend: RabbitMqBackend, value: object) -> None:
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"mine": object()}, id="no type"),
+        pytest.param({"mine": 2**70}, id="no room for an integer"),
+        pytest.param({"mine": Decimal("1e400")}, id="no room for a decimal"),
+        pytest.param({"mine": "\ud800"}, id="no text"),
+        pytest.param({"é" * 128: 1}, id="a name of 256 octets"),
+        pytest.param({"mine": {"x" * 256: 1}}, id="a name of 256 octets inside"),
+        pytest.param({"mine": {1: 2}}, id="a name that is no text"),
+    ],
+)
+def test_a_header_that_amqp_cannot_carry_is_an_error_of_that_publish(
+    backend: RabbitMqBackend, headers: dict[str, Any]
+) -> None:
     with pytest.raises(BackendError, match="publishing to queue 'emails': it cannot be written in AMQP"):
-        backend.publish(job(headers={"mine": value}))
+        backend.publish(job(headers=headers))
     with pytest.raises(BackendError, match=r"publishing to queue 'emails.deferred.60000': it cannot be written"):
-        backend.defer(job(headers={"mine": value}), 60)
+        backend.defer(job(headers=headers), 60)
     backend.publish(job())
 
 
