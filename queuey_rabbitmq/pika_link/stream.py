@@ -26,8 +26,11 @@ MAX_JOINED_BYTES = 128 * 1024
 """A partial send copies what is left of a joined piece: pieces stay small, and large frames are not copied at all."""
 
 
-READ_BYTES = 256 * 1024
-"""How much is read at a time where the transport lets that be said; pika's own 4 KiB are eight messages."""
+READ_BYTES = 64 * 1024
+"""How much is read at a time where the transport lets that be said; pika's own 4 KiB are eight messages.
+
+Less than the 128 KiB from which the C library maps memory for each read, and unmaps it again.
+"""
 
 
 class Sink(Protocol):
