@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Literal
 
 from queuey_rabbitmq.core.errors import BackendError, InvalidConfigError
@@ -26,14 +27,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconnectPolicy:
-    """Try again after delays that double from `base` to `max_delay` seconds, each drawn from its upper half.
+    """Try again after delays that double from `base` to `max_delay`, each drawn from its upper half.
 
-    It gives up after `max_failures` in a row, and never with None. A subclass decides otherwise by its own
-    `next_delay`.
+    Both are timedelta or seconds. It gives up after `max_failures` in a row, and never with None. A subclass decides
+    otherwise by its own `next_delay`.
     """
 
-    base: float = 0.1
-    max_delay: float = 15.0
+    base: timedelta | float = 0.1
+    max_delay: timedelta | float = 15.0
     max_failures: int | None = None
     republish: bool = True
     """Whether a message that was sent and not confirmed before the loss is sent again, with the same message id: the
@@ -43,9 +44,11 @@ class ReconnectPolicy:
     def __post_init__(self) -> None:
         for name in ("base", "max_delay"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InvalidConfigError(f"ReconnectPolicy: {name}: expected a number of seconds, got {value!r}")
-        if not 0 < self.base <= self.max_delay:
+            if isinstance(value, bool) or not isinstance(value, timedelta | int | float):
+                raise InvalidConfigError(
+                    f"ReconnectPolicy: {name}: expected a timedelta or a number of seconds, got {value!r}"
+                )
+        if not 0 < _seconds(self.base) <= _seconds(self.max_delay):
             raise InvalidConfigError(
                 f"ReconnectPolicy: 0 < base <= max_delay must hold, got base={self.base!r} and "
                 f"max_delay={self.max_delay!r}"
@@ -62,5 +65,9 @@ class ReconnectPolicy:
         """Return the seconds to wait before the next try, or None to give up: what was lost ends with its error."""
         if self.max_failures is not None and attempt.failures >= self.max_failures:
             return None
-        ceiling = min(self.max_delay, self.base * 2.0 ** min(attempt.failures, MAX_EXPONENT))
+        ceiling = min(_seconds(self.max_delay), _seconds(self.base) * 2.0 ** min(attempt.failures, MAX_EXPONENT))
         return ceiling * self.random_source.uniform(0.5, 1.0)
+
+
+def _seconds(duration: timedelta | float) -> float:
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from queuey_rabbitmq.core.errors import InvalidConfigError
-from queuey_rabbitmq.core.reconnect import ReconnectPolicy
+from queuey_rabbitmq.core.errors import BackendError, InvalidConfigError
+from queuey_rabbitmq.core.reconnect import Attempt, ReconnectPolicy
 from queuey_rabbitmq.options import RabbitMqOptions
 
 
@@ -132,7 +132,7 @@ def test_a_value_that_can_never_work_is_refused_and_the_field_named(field: str, 
     ("field", "value"),
     [
         ("base", "0.1"),
-        ("base", timedelta(seconds=1)),
+        ("base", True),
         ("max_delay", None),
         ("max_failures", -1),
         ("max_failures", 1.5),
@@ -142,3 +142,15 @@ def test_a_value_that_can_never_work_is_refused_and_the_field_named(field: str, 
 def test_a_reconnect_policy_that_can_never_work_is_refused_and_the_field_named(field: str, value: Any) -> None:
     with pytest.raises(InvalidConfigError, match=f"^ReconnectPolicy: {field}: "):
         ReconnectPolicy(**{field: value})
+
+
+def test_a_reconnect_policy_counts_in_seconds_or_timedeltas() -> None:
+    policy = ReconnectPolicy(base=timedelta(milliseconds=500), max_delay=timedelta(minutes=1))
+    lost = BackendError("lost")
+    first, tenth = (policy.next_delay(Attempt(failures=n, error=lost, rebuilding="connection")) for n in (0, 9))
+    assert first is not None
+    assert 0.25 <= first <= 0.5
+    assert tenth is not None
+    assert 30 <= tenth <= 60
+    with pytest.raises(InvalidConfigError, match="0 < base <= max_delay must hold"):
+        ReconnectPolicy(base=timedelta(minutes=1), max_delay=1)
