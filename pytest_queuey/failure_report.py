@@ -6,9 +6,12 @@ know what a loss is: the broker's journal does.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+
+from queuey_fake import real_time
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -103,6 +106,7 @@ def describe(broker: FakeBroker) -> str:
     return "\n".join(
         [
             f"{broker!r}",
+            _whose_time(broker),
             "held and due:",
             broker.explain(),
             "last events:",
@@ -111,6 +115,12 @@ def describe(broker: FakeBroker) -> str:
             *(f"  {loss}" for loss in losses),
         ]
     )
+
+
+def _whose_time(broker: FakeBroker) -> str:
+    library = broker.manual_clock.library
+    whose = f"what {library} shows" if library else "moved by queuey_clock and by waiting for the broker"
+    return f"time: virtual, {whose}; the machine's is {datetime.fromtimestamp(real_time.now_ms() // 1000, UTC)}"
 
 
 def summarise(terminal: Any, losses: list[tuple[str, str]]) -> None:

@@ -62,7 +62,10 @@ class ManualClock:
         self._follows = start is None
         self._own_ms = epoch_ms(start) if start is not None else real_time.now_ms()
         self._participants: list[Participant] = []
+        self.library: str | None = None
+        """Whose time it is, or last was: freezegun's or time-machine's; None where it has kept to its own."""
         if self._follows:
+            self.library = frozen_time.shown_by()
             _following.add(self)
             frozen_time.listen(self)
 
@@ -124,6 +127,7 @@ class ManualClock:
 
     def shown_time_changed(self) -> None:
         """Tell the participants: a library has frozen, moved or thawed time."""
+        self.library = frozen_time.shown_by() or self.library
         for participant in list(self._participants):
             participant.clock_moved()
 

@@ -45,6 +45,13 @@ def shown_ms() -> int | None:
     return None if traveller is None else traveller.time_ns() // 1_000_000
 
 
+def shown_by() -> str | None:
+    """Return the name of the library that shows a time instead of the real one; None where the real one is shown."""
+    if _freeze() is not None:
+        return "freezegun"
+    return None if _traveller() is None else "time-machine"
+
+
 def move_shown_to(target_ms: int) -> None:
     """Move the time that is shown, as the test itself would."""
     freeze = _freeze()

@@ -52,6 +52,7 @@ def test_a_failing_test_shows_its_broker(run_pytest: pytest.Pytester, options: t
     result.stdout.fnmatch_lines(
         [
             "<FakeBroker of RabbitMQ 4.3 at *",
+            "time: virtual, moved by queuey_clock and by waiting for the broker; the machine's is 20*",
             "held and due:",
             "  queue 'emails.deferred.30000': 1 message due at *, in 30 s, then to 'emails'",
             "last events:",
@@ -65,7 +66,11 @@ def test_a_freeze_that_has_ended_is_told_as_of_the_last_thing_in_it(run_pytest: 
     run_pytest.makepyfile(TESTS)
     result = run_pytest.runpytest_inprocess("-k", "frozen")
     result.stdout.fnmatch_lines(
-        ["  queue 'emails.deferred.30000': 1 message due at 2030-01-01T00:00:30.000+00:00, in 30 s, then to 'emails'"]
+        [
+            "time: virtual, what freezegun shows; the machine's is 20*",
+            "held and due:",
+            "  queue 'emails.deferred.30000': 1 message due at 2030-01-01T00:00:30.000+00:00, in 30 s, then*",
+        ]
     )
 
 

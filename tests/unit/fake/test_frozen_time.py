@@ -45,6 +45,17 @@ def test_a_job_is_stamped_with_frozen_time(backend: RabbitMqBackend) -> None:
         assert job(backend).enqueued_at_ms == epoch_ms(T)
 
 
+def test_a_clock_knows_whose_time_it_last_was() -> None:
+    clock, own = ManualClock(), ManualClock(T)
+    assert clock.library is None
+    with freeze_time(T):
+        assert (clock.library, ManualClock().library) == ("freezegun", "freezegun")
+    assert clock.library == "freezegun"
+    with time_machine.travel(T, tick=False):
+        assert (clock.library, ManualClock().library) == ("time-machine", "time-machine")
+    assert own.library is None
+
+
 def test_ticking_fires_what_is_due_and_not_a_moment_before(broker: FakeBroker, backend: RabbitMqBackend) -> None:
     with freeze_time(T) as frozen:
         backend.defer(job(backend), 30)
