@@ -37,10 +37,14 @@ def note_test(item: pytest.Item, missing: Sequence[str]) -> None:
 
 def _contract_of(item: pytest.Function) -> str:
     """Return the name of the contract and what it runs on."""
-    backend = item.config.getoption("queuey_backend") if item.cls.__name__ == "TestBackend" else None
+    backend = _named_backend(item.config) if item.cls.__name__ == "TestBackend" else None
     broker = item.callspec.params.get("_queuey_asked_broker") if hasattr(item, "callspec") else None
     where = broker.id if isinstance(broker, AskedBroker) else None
     return " ".join([item.cls.__name__, *(f"[{what}]" for what in (backend, where) if what)])
+
+
+def _named_backend(config: pytest.Config) -> str | None:
+    return config.getoption("queuey_backend") or config.getini("queuey_backend") or None
 
 
 @dataclass(slots=True)
@@ -106,8 +110,7 @@ def _counts(chapters: Iterable[_Chapter]) -> str:
 
 def leave_to_its_backend(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of the classes in `pytest_queuey.test_contract` keep the one for a named backend, or the one for RabbitMQ."""
-    is_named = config.getoption("queuey_backend") or config.getini("queuey_backend")
-    unwanted = "TestRabbitMqBackend" if is_named else "TestBackend"
+    unwanted = "TestRabbitMqBackend" if _named_backend(config) else "TestBackend"
     left_out = [
         item
         for item in items

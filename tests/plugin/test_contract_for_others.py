@@ -163,9 +163,13 @@ def test_the_backend_in_readme_keeps_the_contract(run_pytest: pytest.Pytester) -
     result.assert_outcomes(passed=2, skipped=5)
 
 
-def test_the_report_is_there_under_xdist_too(run_contract: RunContract) -> None:
-    result = run_contract("-p", "xdist", "-n", "2", "-k", "test_closing_twice")
-    result.stdout.fnmatch_lines(["*queuey: the contract, TestBackend*", "Closing * 1 kept", "all chapters * 1 kept"])
+def test_the_report_is_there_under_xdist_too_and_names_a_backend_of_the_ini_file(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makeini(f"[pytest]\npythonpath = {SQLITE}\nqueuey_backend = mine:Mine")
+    run_pytest.makepyfile(mine=MINE.format(capabilities=("holds",)))
+    result = run_pytest.runpytest_inprocess(*CONTRACT, "-p", "xdist", "-n", "2", "-k", "test_closing_twice")
+    result.stdout.fnmatch_lines(
+        ["*queuey: the contract, TestBackend [[]mine:Mine[]]*", "Closing * 1 kept", "all chapters * 1 kept"]
+    )
 
 
 def test_without_a_named_backend_it_is_the_one_on_rabbitmq(run_pytest: pytest.Pytester) -> None:
