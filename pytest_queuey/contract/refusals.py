@@ -8,7 +8,12 @@ from pytest_queuey.contract.broker_door import BrokerDoor, DoorRefusedError
 from pytest_queuey.contract.rabbitmq_surroundings import QUICK, MakeRabbitMqBackend, RabbitMqSurroundings
 from pytest_queuey.contract.surroundings import PATIENCE, MakeJob, in_thread, take_one, work_off
 from queuey_rabbitmq.core.backend import Backend
-from queuey_rabbitmq.core.errors import DeclareRefusedError, QueueNameTooLongError, UnroutableError
+from queuey_rabbitmq.core.errors import (
+    ChannelClosedError,
+    DeclareRefusedError,
+    QueueNameTooLongError,
+    UnroutableError,
+)
 from queuey_rabbitmq.core.queue_config import QueueConfig
 
 LONGEST_HOLD_SUFFIX = ".deferred.2147483647"
@@ -41,6 +46,12 @@ class Refusals(RabbitMqSurroundings):
             other.publish(new_job("two"), delay=0.1)
             arrived = {take_one(each).envelope.payload for each in (deliveries, other_deliveries)}
         assert arrived == {"one", "two"}
+
+    def test_consuming_a_queue_that_is_not_there_says_to_declare_it(self, backend: Backend, queue_name: str) -> None:
+        missing = f"{queue_name}.missing"
+        with pytest.raises(ChannelClosedError, match=rf"'{missing}'.*NOT_FOUND.*\. Declare it first") as raised:
+            backend.consume(QueueConfig(missing))
+        assert raised.value.code == 404
 
     def test_a_queue_from_before_priorities_is_refused_as_it_is_and_taken_without_priorities(
         self, door: BrokerDoor, backend_factory: MakeRabbitMqBackend, queue: QueueConfig, new_job: MakeJob

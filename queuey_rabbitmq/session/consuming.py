@@ -21,7 +21,7 @@ from queuey_rabbitmq.core.errors import (
 )
 from queuey_rabbitmq.session.acks import AckBatch
 from queuey_rabbitmq.session.connection import ManagedChannel, SessionConnection
-from queuey_rabbitmq.session.endings import Endings
+from queuey_rabbitmq.session.endings import NOT_FOUND, Endings, remedy
 from queuey_rabbitmq.session.operations import Step
 
 Settlement = Literal["ack", "requeue", "reject"]
@@ -221,7 +221,9 @@ class ConsumerChannel(ManagedChannel):
         """End the consumer as it was asked to; or leave it to its keeper, as the broker closed its channel."""
         self._channel_gone(
             ChannelClosedError(
-                f"consuming queue '{self.queue}': the broker closed the channel: {code} {text}", code=code, text=text
+                f"consuming queue '{self.queue}': the broker closed the channel: {code} {text}{_remedy(code, text)}",
+                code=code,
+                text=text,
             )
         )
 
@@ -299,6 +301,14 @@ class ConsumerChannel(ManagedChannel):
                 "node that held it is gone, or a delivery was held longer than the broker's consumer_timeout allows"
             )
         )
+
+
+def _remedy(code: int, text: str) -> str:
+    if code != NOT_FOUND:
+        return ""
+    if "no queue" in text:  # scenario consume_missing_queue; it has other words for one on a node that is down
+        return ". Declare it first: backend.declare([QueueConfig(...)]) makes a work queue and its dead queue."
+    return f". {remedy(code, '')}"
 
 
 def lost_delivery(queue: str) -> DeliveryLost:
