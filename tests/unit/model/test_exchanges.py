@@ -1,5 +1,7 @@
 """Each type of exchange chooses among its bindings as RabbitMQ's does."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -167,19 +169,19 @@ def test_an_x_match_that_is_none_of_the_four_is_refused(x_match: Field) -> None:
 # Declaring
 
 
-def made(**options: object) -> exchanges.Exchange:
-    defaults: dict[str, object] = {
+def made(**options: Any) -> exchanges.Exchange:
+    defaults: dict[str, Any] = {
         "durable": True,
         "auto_delete": False,
         "internal": False,
         "arguments": {},
         "vhost": "/",
     }
-    return exchanges.new_exchange("x", "direct", version=VERSIONS["4.3"], **(defaults | options))  # type: ignore[arg-type]
+    return exchanges.new_exchange("x", "direct", version=VERSIONS["4.3"], **(defaults | options))
 
 
-def difference(current: exchanges.Exchange, **options: object) -> str:
-    given: dict[str, object] = {
+def difference(current: exchanges.Exchange, **options: Any) -> str:
+    given: dict[str, Any] = {
         "type_": "direct",
         "durable": True,
         "auto_delete": False,
@@ -188,7 +190,7 @@ def difference(current: exchanges.Exchange, **options: object) -> str:
         "vhost": "/",
     }
     with pytest.raises(ChannelException) as caught:
-        exchanges.assert_equivalent(current, **(given | options))  # type: ignore[arg-type]
+        exchanges.assert_equivalent(current, **(given | options))
     return caught.value.text.replace("PRECONDITION_FAILED - inequivalent arg ", "").replace(
         " for exchange 'x' in vhost '/'", ""
     )
