@@ -81,6 +81,16 @@ class BackendUnderTest(ABC):
         raise NotImplementedError(_missing(self, "drop_connections", "reconnection"))
 
 
+def what_is_wrong(made: object) -> str | None:
+    """Say what somebody has given as a backend under test that is none."""
+    if isinstance(made, BackendUnderTest):
+        return None
+    return (
+        f"{made!r}, which is no pytest_queuey.contract.BackendUnderTest: an object that makes backends for a test, and "
+        "says what they can do"
+    )
+
+
 def _missing(under_test: BackendUnderTest, method: str, capability: str) -> str:
     return (
         f"{type(under_test).__name__} declares the capability {capability!r} and has no {method}(). "

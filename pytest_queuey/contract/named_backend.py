@@ -1,11 +1,13 @@
 """Owns the backend that --queuey-backend names: finding the factory, and what is said where it is none.
 
-Refuses to make anything of it: a factory is called once for each test, with an empty folder.
+A factory is called once for each test, with an empty folder. What a class makes is known beforehand; a function is
+tried out once before the tests, so that what is wrong with it is one error.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_queuey.contract.backend_under_test import BackendUnderTest
+from pytest_queuey.contract.backend_under_test import BackendUnderTest, what_is_wrong
 from pytest_queuey.contract.capabilities import check_known
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 MakeUnderTest = Callable[[Path], BackendUnderTest]
 
 _NAMED: Final = pytest.StashKey[MakeUnderTest]()
+_SAID: Final = pytest.StashKey[str]()
+_IS_TRIED: Final = pytest.StashKey[bool]()
 
 
 def load(config: pytest.Config, settings: Settings) -> None:
@@ -47,7 +51,7 @@ def load(config: pytest.Config, settings: Settings) -> None:
             check_known(declared, f"{where}: {name}.capabilities")
         except ValueError as error:
             raise pytest.UsageError(str(error)) from error
-    config.stash[_NAMED] = factory
+    config.stash[_NAMED], config.stash[_SAID] = factory, settings.backend
 
 
 def _refuse_other_classes(factory: object, where: str, name: str) -> None:
@@ -61,6 +65,25 @@ def _refuse_other_classes(factory: object, where: str, name: str) -> None:
         )
     if missing := sorted(getattr(factory, "__abstractmethods__", ())):
         raise pytest.UsageError(f"{where}: {name} lacks {', '.join(f'{method}()' for method in missing)}")
+
+
+def try_out(config: pytest.Config) -> None:
+    """Have a function that --queuey-backend names make a backend under test; raises CollectError where it does not."""
+    factory = config.stash.get(_NAMED, None)
+    if factory is None or isinstance(factory, type) or config.stash.get(_IS_TRIED, False):
+        return
+    where = f"--queuey-backend={config.stash[_SAID]}"
+    with tempfile.TemporaryDirectory(prefix="queuey-") as folder:
+        try:
+            made = factory(Path(folder))
+        except Exception as error:
+            raise pytest.Collector.CollectError(
+                f"{where}: called with an empty folder, it raises {type(error).__name__}: {error}"
+            ) from error
+        if (wrong := what_is_wrong(made)) is not None:
+            raise pytest.Collector.CollectError(f"{where}: called with an empty folder, it returns {wrong}")
+        made.close()
+    config.stash[_IS_TRIED] = True
 
 
 def named_backend(config: pytest.Config, *, needed_by: str) -> MakeUnderTest:

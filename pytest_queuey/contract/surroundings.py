@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, ParamSpec, Protocol, Typ
 
 import pytest
 
-from pytest_queuey.contract.backend_under_test import BackendUnderTest, DeadLetter
+from pytest_queuey.contract.backend_under_test import BackendUnderTest, DeadLetter, what_is_wrong
 from pytest_queuey.contract.capabilities import check_known, missing_for
 from pytest_queuey.contract_report import note_test
 from queuey_rabbitmq.core.envelope import Envelope
@@ -84,6 +84,8 @@ class Surroundings:
         where = f"{type(self).__name__}.capabilities"
         if declared is None:
             under_test = request.getfixturevalue("backend_under_test")
+            if (wrong := what_is_wrong(under_test)) is not None:
+                pytest.fail(f"{type(self).__name__}: the fixture `backend_under_test` gives {wrong}", pytrace=False)
             declared, where = under_test.capabilities, f"{type(under_test).__name__}.capabilities"
         check_known(declared, where)
         missing = missing_for(request.node, declared)

@@ -22,6 +22,10 @@ class Mine(SqliteUnderTest):
 class Unfinished(BackendUnderTest):
     def close(self): pass
 
+def make_mine(folder): return Mine(folder)
+def made_of_nothing(folder): pass
+def not_for_a_folder(): return Mine(".")
+
 class Broken(SqliteUnderTest):
     class make(SqliteUnderTest.make):
         def close(self):
@@ -98,6 +102,38 @@ def test_a_class_of_which_no_backend_under_test_can_be_made_is_one_usage_error(
     result.stderr.fnmatch_lines([f"ERROR: --queuey-backend={backend}: {said}"])
 
 
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [
+        ("mine:made_of_nothing", "it returns None, which is no pytest_queuey.contract.BackendUnderTest: *"),
+        ("mine:not_for_a_folder", "it raises TypeError: not_for_a_folder() takes 0 positional arguments *"),
+    ],
+)
+def test_a_function_that_makes_no_backend_under_test_is_one_error(
+    run_contract: RunContract, backend: str, said: str
+) -> None:
+    result = run_contract(backend=backend)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"--queuey-backend={backend}: called with an empty folder, {said}"])
+
+
+def test_a_fixture_that_gives_no_backend_under_test_says_so(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
+        """
+        import pytest
+        from pytest_queuey.contract import Surroundings
+
+        class TestBare(Surroundings):
+            @pytest.fixture
+            def backend_under_test(self): return {}
+            def test_it(self): pass
+        """
+    )
+    result = run_pytest.runpytest_inprocess()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["TestBare: the fixture `backend_under_test` gives {}, which is no *"])
+
+
 def test_a_subclass_of_the_contract_may_declare_what_its_backend_can_do(run_pytest: pytest.Pytester) -> None:
     run_pytest.makeini(f"[pytest]\npythonpath = {SQLITE}")
     run_pytest.makepyfile(
@@ -163,12 +199,12 @@ def test_the_backend_in_readme_keeps_the_contract(run_pytest: pytest.Pytester) -
     result.assert_outcomes(passed=2, skipped=5)
 
 
-def test_the_report_is_there_under_xdist_too_and_names_a_backend_of_the_ini_file(run_pytest: pytest.Pytester) -> None:
-    run_pytest.makeini(f"[pytest]\npythonpath = {SQLITE}\nqueuey_backend = mine:Mine")
+def test_the_report_is_there_under_xdist_too_and_names_a_function_of_the_ini_file(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makeini(f"[pytest]\npythonpath = {SQLITE}\nqueuey_backend = mine:make_mine")
     run_pytest.makepyfile(mine=MINE.format(capabilities=("holds",)))
     result = run_pytest.runpytest_inprocess(*CONTRACT, "-p", "xdist", "-n", "2", "-k", "test_closing_twice")
     result.stdout.fnmatch_lines(
-        ["*queuey: the contract, TestBackend [[]mine:Mine[]]*", "Closing * 1 kept", "all chapters * 1 kept"]
+        ["*queuey: the contract, TestBackend [[]mine:make_mine[]]*", "Closing * 1 kept", "all chapters * 1 kept"]
     )
 
 
