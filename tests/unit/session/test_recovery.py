@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from queuey_fake import FakeBroker
-from queuey_rabbitmq import DeadlineExceededError, QueueConfig, RabbitMqOptions, ReconnectPolicy
+from queuey_rabbitmq import DeadlineExceededError, DeclareRefusedError, QueueConfig, RabbitMqOptions, ReconnectPolicy
 from queuey_rabbitmq.core.reconnect import Attempt
 from tests.unit.session.conftest import job
 
@@ -93,3 +93,15 @@ def test_a_policy_that_waits_for_ever_leaves_calls_their_deadlines(broker: FakeB
     broker.faults.drop_connections()
     with pytest.raises(DeadlineExceededError, match="There is no connection"):
         backend.publish(job(EMAILS.name))
+
+
+def test_what_was_declared_before_a_refusal_is_declared_again_too(broker: FakeBroker) -> None:
+    other = RabbitMqOptions(declare_dead_letter_queues=False)
+    broker.backend(other).declare([QueueConfig(EMAILS.name, max_priority=3), LETTERS])
+    backend = broker.backend()
+    with pytest.raises(DeclareRefusedError, match="emails"):
+        backend.declare([EMAILS])
+    broker.faults.delete_queue("emails.dead")
+    broker.faults.drop_connections()
+    backend.publish(job(LETTERS.name))
+    assert "emails.dead" in {queue.name for queue in broker.queues()}
