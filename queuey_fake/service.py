@@ -5,6 +5,7 @@ Puts the model, its engine and the AMQP server together, and makes them anew for
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Self, TypeVar
@@ -34,7 +35,7 @@ class Service:
         self._version = version
         self._permit = permit
         self._host = host
-        self._start(port)
+        self._start(port=port)
 
     def __enter__(self) -> Self:
         return self
@@ -44,10 +45,10 @@ class Service:
     ) -> None:
         self.close()
 
-    def _start(self, port: int) -> None:
+    def _start(self, *, port: int = 0, listener: socket.socket | None = None) -> None:
         broker = Broker(version=self._version, permit=self._permit, now_ms=self.clock.now_ms())
         self._engine = Engine(broker, self.clock)
-        self._server = Server(self._engine, host=self._host, port=port)
+        self._server = Server(self._engine, host=self._host, port=port, listener=listener)
 
     @property
     def url(self) -> str:
@@ -70,10 +71,13 @@ class Service:
         self.clock.move_to_ms(self.clock.now_ms() + ms)
 
     def reset(self) -> None:
-        """Forget everything and drop every client; the port and the time stay."""
-        port = self._server.port
+        """Forget everything and drop every client; the port and the time stay.
+
+        The port is open all the while: who connects meanwhile is served, and nobody else can take it.
+        """
+        listener = self._server.same_listener()
         self.close()
-        self._start(port)
+        self._start(listener=listener)
 
     def close(self) -> None:
         """Close the port. Idempotent."""

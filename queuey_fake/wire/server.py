@@ -114,12 +114,16 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 0,
         users: Mapping[str, str] = DEFAULT_USERS,
+        listener: socket.socket | None = None,
     ) -> None:
-        """Open the port; 0 takes a free one. Raises OSError where it cannot be had."""
+        """Open the port; 0 takes a free one. Raises OSError where it cannot be had.
+
+        A `listener` that is open already is served on, and closed in the end.
+        """
         self._driver = driver
         self._traffic = driver.traffic
         self._users = users
-        self._listener = socket.create_server((host, port), backlog=BACKLOG)
+        self._listener = listener or socket.create_server((host, port), backlog=BACKLOG)
         self._listener.setblocking(False)
         self.host = host
         self.port: int = self._listener.getsockname()[1]
@@ -164,6 +168,10 @@ class Server:
     def take_in(self) -> None:
         """Let what clients have already sent take effect: read until nothing is there; wait for nobody."""
         self._driver.run(self._read_everything)
+
+    def same_listener(self) -> socket.socket:
+        """Return another descriptor of the listening socket, by which the port stays open when this is closed."""
+        return self._listener.dup()
 
     def drop_clients(self) -> None:
         """End every client's socket without a word."""

@@ -9,7 +9,9 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pika
 import pytest
@@ -83,6 +85,19 @@ def test_a_reset_forgets_everything_and_keeps_the_port(service: Service, control
     assert ask(f"{control.url}/queues") == []
     assert service.url == url
     publish(url, "q")
+
+
+def test_the_port_is_open_while_everything_is_forgotten(service: Service, control: ControlServer) -> None:
+    def listening_sockets() -> list[str]:
+        address, listens = f"0100007F:{urlsplit(service.url).port:04X}", "0A"
+        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+        return [
+            inode for _, local, _, state, _, _, _, _, _, inode, *_ in lines[1:] if (local, state) == (address, listens)
+        ]
+
+    [inode] = listening_sockets()
+    assert ask(f"{control.url}/reset", method="POST") == {}
+    assert listening_sockets() == [inode]
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b'{"ms": "1"}', b'{"ms": true}'])
