@@ -334,7 +334,7 @@ class PikaLink:
         self._pump(self.monotonic_ms() + DROP_MS)
 
     def _pump(self, until_ms: int) -> None:
-        """Let the loop do its work until no connection is left, or time is up."""
+        """Let the loop do its work until no connection is left, time is up, or pika fails."""
         while self._connections:
             left_ms = until_ms - self.monotonic_ms()
             if left_ms <= 0:
@@ -342,8 +342,12 @@ class PikaLink:
             for connection in self._connections:
                 connection.flush()
             self._loop.call_later(left_ms / 1000, _nothing)
-            self._loop.poll()
-            self._loop.process_timeouts()
+            try:
+                self._loop.poll()
+                self._loop.process_timeouts()
+            except Exception as error:  # noqa: BLE001 -- whatever it is, what is left is to be dropped all the same
+                log.warning("closing the link to %s: pika failed: %r", self._broker.address, error)
+                return
 
 
 def _nothing() -> None:

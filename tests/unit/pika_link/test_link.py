@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import freezegun
 import pytest
+from pika.adapters.select_connection import IOLoop
 
 from queuey_fake import FakeBroker
 from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend
@@ -260,6 +262,23 @@ def test_what_was_accepted_by_a_link_that_dies_ends_with_its_error(caplog: pytes
         published = backend.publish_nowait(job)
         go_on.set()
         assert "the link to the broker has died" in str(published.exception(timeout=5))
+
+
+def test_an_error_of_pika_that_comes_again_while_closing_keeps_no_thread(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FakeBroker() as broker, RabbitMqBackend.connect(broker.url) as backend:
+        thread = backend._link._thread
+        polls = itertools.chain([_trip, _trip], itertools.repeat(IOLoop.poll))
+        monkeypatch.setattr(IOLoop, "poll", lambda loop: next(polls)(loop))
+        backend._link.run(lambda: None)
+        thread.join(5)
+        assert not thread.is_alive()
+    assert "closing the link to 127.0.0.1" in caplog.text
+
+
+def _trip(_loop: IOLoop) -> None:
+    raise ValueError("pika has tripped")
 
 
 def test_a_callback_that_exits_keeps_no_other_future_from_its_end(
