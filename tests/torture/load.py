@@ -17,6 +17,7 @@ from queuey_rabbitmq import (
     Deferred,
     Envelope,
     Fatal,
+    Hooks,
     Job,
     JobContext,
     JobsNotConfirmedError,
@@ -35,11 +36,11 @@ from queuey_rabbitmq import (
     job,
 )
 from tests.torture.fates import GRANULARITY_MS, LONGEST_DELAY_MS, Step
-from tests.torture.record import Record
+from tests.torture.record import UNANSWERED_S, Record, Run, following
 
 HOLD_LEASE_MARGIN_S = 10
 """Longer than the broker is stopped for; without it RabbitMQ loses what is held when it is stopped."""
-OPERATION_TIMEOUT_S = 12
+OPERATION_TIMEOUT_S = UNANSWERED_S
 """More than a broker takes to come back after it was killed, so most calls outlive that."""
 CLOSE_TIMEOUT_S = 5
 BACKLOG = 1_500
@@ -78,6 +79,29 @@ def options(seed: int) -> RabbitMqOptions:
     )
 
 
+class Confirmations(Hooks):
+    """Tells the record which of the worker's jobs are held, as soon as the broker has confirmed it."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._holds: dict[uuid.UUID, tuple[int, Run]] = {}
+
+    def awaited(self, context: JobContext, number: int, run: Run) -> None:
+        """Note that a job is about to be held until a run."""
+        self._holds[context.job_id] = number, run
+
+    def retried(self, context: JobContext, *_: Any, **__: Any) -> None:
+        """See a job that is held."""
+        if context.job_id in self._holds:
+            self._record.held(*self._holds.pop(context.job_id))
+
+    deferred = retried
+
+    def settle_failed(self, context: JobContext, *_: Any, **__: Any) -> None:
+        """See a job of which that is not known."""
+        self._holds.pop(context.job_id, None)
+
+
 class Load:
     """The threads and what they use: one backend publishes, one has the worker, one is used by hand."""
 
@@ -87,8 +111,15 @@ class Load:
         self._backends = [RabbitMqBackend.with_options(url, options(seed + number)) for number in range(3)]
         self.publishing, working, self._by_hand = self._backends
         self._publishes = True
+        self._confirmations = Confirmations(record)
         self.worker = Worker(
-            working, Torture, only=[Torture.worked], concurrency=3, grace=CLOSE_TIMEOUT_S, settle_backoff=0.5
+            working,
+            Torture,
+            only=[Torture.worked],
+            concurrency=3,
+            grace=CLOSE_TIMEOUT_S,
+            settle_backoff=0.5,
+            hooks=[self._confirmations],
         )
         self.worker.register(Do, self._do)
         self._producer = Producer(self.publishing, Torture)
@@ -146,8 +177,9 @@ class Load:
             try:
                 if wait_ms:
                     put_off = self._dice.choice((self._producer.defer, self._producer.enqueue_after))
-                    self._record.due(number, (1, 0), time.time() + wait_ms / 1000)
+                    self._record.asked(number, (1, 0), wait_ms / 1000)
                     put_off(Do(number), wait_ms / 1000)
+                    self._record.held(number, (1, 0))
                 else:
                     self._producer.enqueue(Do(number))
                 self._record.confirmed(number)
@@ -194,7 +226,10 @@ class Load:
         self.worker.run(signals=False)
 
     def _do(self, job: Do, context: JobContext) -> None:
-        step = self._record.ran(job.number, (context.attempt, context.deferrals))
+        run = context.attempt, context.deferrals
+        step = self._record.ran(job.number, run)
+        if step.delay_ms:
+            self._confirmations.awaited(context, job.number, following(run, step))
         if step.outcome == "dead":
             raise Fatal("it is its fate")
         if step.outcome == "defer":
@@ -206,10 +241,13 @@ class Load:
         with contextlib.suppress(ShutDownError):
             for delivery in self._deliveries:
                 envelope = delivery.envelope
-                step = self._record.ran(envelope.payload["number"], (envelope.attempt, envelope.deferrals))
+                number, run = envelope.payload["number"], (envelope.attempt, envelope.deferrals)
+                step = self._record.ran(number, run)
                 began = time.monotonic()
                 try:
                     _settle(delivery, step)
+                    if step.delay_ms:
+                        self._record.held(number, following(run, step))
                 except QueueyError as error:
                     self._record.failed(error)
                     with contextlib.suppress(QueueyError):

@@ -19,6 +19,9 @@ Run = tuple[int, int]
 ALLOWED_EARLY_S = 0.001
 """A broker counts in whole ms from the one in which the message came."""
 
+UNANSWERED_S = 12.0
+"""How long a publish may wait for its confirm, connections that are lost and made again included."""
+
 UNWRITTEN_S = 5.0
 """A broker that is killed loses what came back from a hold queue in the last seconds and is not written to disk.
 
@@ -30,16 +33,35 @@ PENDING, CONFIRMED, FINISHED = 0, 1, 2
 
 
 @dataclass(slots=True)
+class Hold:
+    """A run that was asked for and comes after a delay. A publish may wait for a connection before its hold begins."""
+
+    run: Run
+    delay_s: float
+    asked: float
+    confirmed: float | None = None
+
+    def came_back(self, absences: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        """Return from when to when it may have come back; what becomes due in an absence comes back at its end."""
+        earliest = self.asked + self.delay_s
+        latest = (self.asked + UNANSWERED_S if self.confirmed is None else self.confirmed) + self.delay_s
+        for begin, end in sorted(absences):
+            if begin <= latest and earliest <= end:
+                latest = max(latest, end)
+        return earliest, latest
+
+
+@dataclass(slots=True)
 class Job:
     """A job that has not had its last run."""
 
-    due: dict[Run, float] = field(default_factory=dict)
-    """The earliest instant at which a run may come, by the wall clock; of two that ask for it, the earlier one's."""
+    holds: list[Hold] = field(default_factory=list)
+    """In the order in which they were asked for; a run that comes twice asks twice."""
     had: set[Run] = field(default_factory=set)
 
-    def wait(self, run: Run, until: float) -> None:
-        """Note that a run was asked for."""
-        self.due[run] = min(until, self.due.get(run, until))
+    def due(self, run: Run) -> float:
+        """Return the earliest instant at which a run may come, by the wall clock."""
+        return min((hold.asked + hold.delay_s for hold in self.holds if hold.run == run), default=0.0)
 
 
 class Record:
@@ -76,10 +98,18 @@ class Record:
             self._states.append(PENDING)
             return len(self._states) - 1
 
-    def due(self, number: int, run: Run, at: float) -> None:
-        """Note, before it is asked for, that a run must not come before an instant of the wall clock."""
+    def asked(self, number: int, run: Run, delay_s: float) -> None:
+        """Note, before it is asked for, that a run must not come before a delay is over."""
         with self._lock:
-            self._open.setdefault(number, Job()).wait(run, at)
+            self._open.setdefault(number, Job()).holds.append(Hold(run, delay_s, time.time()))
+
+    def held(self, number: int, run: Run) -> None:
+        """Note that the broker has confirmed what was asked for; of several the one that was asked for first."""
+        with self._lock:
+            job = self._open.get(number, Job())
+            hold = next((hold for hold in job.holds if hold.run == run and hold.confirmed is None), None)
+            if hold is not None:
+                hold.confirmed = time.time()
 
     def confirmed(self, number: int) -> None:
         """Note that the publish of a job was reported as done."""
@@ -108,14 +138,13 @@ class Record:
             job = self._open.setdefault(number, Job())
             # A copy that comes after the last run may have been asked for before that, and its due time is forgotten.
             is_over = bool(self._states[number] & FINISHED)
-            if not is_over and now < job.due.get(run, 0.0) - ALLOWED_EARLY_S:
-                early_s = job.due[run] - now
+            early_s = job.due(run) - now
+            if not is_over and early_s > ALLOWED_EARLY_S:
                 self.early.append(f"job {number}, attempt {attempt}, {deferrals} deferrals: {early_s:.3f} s too early")
             self.duplicates += is_over or run in job.had
             job.had.add(run)
             if step.delay_ms:
-                following = (attempt + (step.outcome == "retry"), deferrals + (step.outcome == "defer"))
-                job.wait(following, now + step.delay_ms / 1000)
+                job.holds.append(Hold(following(run, step), step.delay_ms / 1000, now))
             else:
                 self._finished += not is_over
                 self._states[number] |= FINISHED
@@ -140,22 +169,24 @@ class Record:
     def came_back_before(
         self, number: int, instants: list[float], *, absences: Sequence[tuple[float, float]] = ()
     ) -> bool:
-        """Tell whether a job came back from a hold queue shortly before one of these instants.
-
-        What became due in an absence of the broker came back at its end.
-        """
-        for due in self._open.get(number, Job()).due.values():
-            came = max([due, *(end for begin, end in absences if begin <= due <= end)])
-            if any(instant - UNWRITTEN_S <= came <= instant for instant in instants):
-                return True
-        return False
+        """Tell whether a job came back from a hold queue shortly before one of these instants, or may have."""
+        job = self._open.get(number, Job())
+        last = max(map(sum, job.had), default=0)
+        came_back = [hold.came_back(absences) for hold in job.holds if sum(hold.run) >= last]
+        return any(
+            earliest <= instant <= latest + UNWRITTEN_S for earliest, latest in came_back for instant in instants
+        )
 
     def story(self, number: int) -> str:
         """Return what is known of a job that has not had its last run."""
         job = self._open.get(number, Job())
-        waits = {run: time.strftime("%X", time.localtime(at)) + f"{at % 1:.3f}"[1:] for run, at in job.due.items()}
+        waits = [
+            f"{hold.run} asked for at {_clock(hold.asked)}, to come after {hold.delay_s:g} s, confirmed "
+            + ("never" if hold.confirmed is None else f"at {_clock(hold.confirmed)}")
+            for hold in job.holds
+        ]
         ends = fate_of(self._seed, number)[-1].outcome
-        return f"job {number} ({ends}) has had its runs {sorted(job.had)} (attempt, deferrals); due were {waits}"
+        return f"job {number} ({ends}) has had its runs {sorted(job.had)} (attempt, deferrals); {'; '.join(waits)}"
 
     def missing(self, dead: set[int]) -> list[int]:
         """Return which published jobs whose last run was to move them to the dead queue are not there."""
@@ -169,3 +200,13 @@ class Record:
         now = time.monotonic()
         self.longest_gap[what] = max(self.longest_gap[what], now - self._last.get(what, now))
         self._last[what] = now
+
+
+def following(run: Run, step: Step) -> Run:
+    """Return which run comes after one that ends with a retry or a deferral."""
+    attempt, deferrals = run
+    return attempt + (step.outcome == "retry"), deferrals + (step.outcome == "defer")
+
+
+def _clock(instant: float) -> str:
+    return time.strftime("%X", time.localtime(instant)) + f"{instant % 1:.3f}"[1:]

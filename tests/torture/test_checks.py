@@ -6,7 +6,7 @@ import itertools
 import time
 
 from tests.torture.fates import FAULTS, fate_of, faults_of
-from tests.torture.record import Record
+from tests.torture.record import UNANSWERED_S, Record, following
 
 SEED = 3
 FIRST = (1, 0)
@@ -53,7 +53,7 @@ def test_a_job_that_was_not_reported_as_published_may_be_missing() -> None:
 def test_a_run_before_its_time_is_early() -> None:
     record = Record(SEED)
     number = job_whose_fate(record, last="done", steps=1)
-    record.due(number, FIRST, time.time() + HOUR)
+    record.asked(number, FIRST, HOUR)
     record.ran(number, FIRST)
     assert [entry.partition(",")[0] for entry in record.early] == [f"job {number}"]
 
@@ -87,7 +87,41 @@ def test_what_came_back_right_before_the_broker_was_killed_is_told_from_what_did
     record = Record(SEED)
     number = job_whose_fate(record, last="done", steps=1)
     now = time.time()
-    record.due(number, FIRST, now)
+    record.asked(number, FIRST, 0.0)
+    record.held(number, FIRST)
     assert record.came_back_before(number, [now + 1])
-    assert not record.came_back_before(number, [now - 1, now + HOUR])
+    assert not record.came_back_before(number, [now - 1, now + UNANSWERED_S])
     assert record.came_back_before(number, [now + HOUR], absences=[(now - 1, now + HOUR - 1)])
+
+
+def test_what_was_asked_for_twice_may_have_come_back_twice() -> None:
+    record = Record(SEED)
+    number = job_whose_fate(record, last="done", steps=1)
+    for delay_s in (0.0, HOUR):
+        record.asked(number, FIRST, delay_s)
+        record.held(number, FIRST)
+    now = time.time()
+    assert record.came_back_before(number, [now + 1])
+    assert record.came_back_before(number, [now + HOUR + 1])
+    assert not record.came_back_before(number, [now + HOUR - 1])
+
+
+def test_where_a_job_came_back_for_a_run_before_its_last_does_not_matter() -> None:
+    record = Record(SEED)
+    number = job_whose_fate(record, last="done", steps=2)
+    record.asked(number, FIRST, 0.0)
+    record.held(number, FIRST)
+    now = time.time()
+    assert record.came_back_before(number, [now + 1])
+    first = record.ran(number, FIRST)
+    record.ran(number, following(FIRST, first))
+    assert not record.came_back_before(number, [now + 1])
+
+
+def test_a_hold_that_was_not_confirmed_may_have_begun_as_late_as_a_publish_may_wait() -> None:
+    record = Record(SEED)
+    number = job_whose_fate(record, last="done", steps=1)
+    record.asked(number, FIRST, 0.0)
+    now = time.time()
+    assert record.came_back_before(number, [now + UNANSWERED_S])
+    assert not record.came_back_before(number, [now + HOUR])
