@@ -38,7 +38,7 @@ TICK_SLOTS = 7
 QUORUM_LEASE_MS = SLOT_MS + 700
 """It ends when no tick comes: those of the first 15 seconds come 200 ms behind the begin of a slot, or 400."""
 QUORUM_LEASES_END_MS = 14_000
-KINDS = ("chain", "chain", "fan", "cycle", "tx", "quorum", "quorum")
+KINDS = ("chain", "chain", "fan", "cycle", "tx")
 
 maybe = st.integers(0, 3).map(lambda n: n == 3)  # one in four, and none when shrunk
 rarely = st.integers(0, 15).map(lambda n: n == 15)  # one in sixteen
@@ -101,10 +101,10 @@ def queue_arguments(draw: st.DrawFn, machine: "Messages", queue: str) -> dict[st
             )
     if is_timed:
         found["x-expires"] = draw(sometimes(st.sampled_from([SOON_MS, LATER_MS]), rarely))
-    if kind == "quorum" and queue != "d" and not (machine.has_bursts and draw(maybe)):
+    if machine.has_quorum and queue != "d" and not (machine.has_bursts and draw(maybe)):
         found |= {"x-queue-type": "quorum", "x-max-priority": None}
         found["x-expires"] = draw(sometimes(st.just(QUORUM_LEASE_MS))) if is_timed else None
-        found["x-delivery-limit"] = draw(sometimes(st.sampled_from([1, 2])))
+        found["x-delivery-limit"] = draw(sometimes(st.sampled_from([1, 2, 0, -1])))
         if machine.has_bursts and found.get("x-overflow") == "reject-publish":
             found["x-overflow"] = "drop-head"
     return {name: value for name, value in found.items() if value is not None}
@@ -129,6 +129,7 @@ class Messages(RuleBasedStateMachine):
         self.run: SideBySide = self.comparison.run()
         self.kind = "chain"
         self.is_timed = False
+        self.has_quorum = False
         self.has_bursts = True
         self.has_quorum_leases = False
         self.is_over = False
@@ -193,18 +194,18 @@ class Messages(RuleBasedStateMachine):
         return channel
 
     def durations(self) -> list[int]:
-        at_once = [] if self.kind == "cycle" or (self.kind == "quorum" and self.has_bursts) else [0]
+        at_once = [] if self.kind == "cycle" or (self.has_quorum and self.has_bursts) else [0]
         return [SOON_MS, LATER_MS, NEVER_MS, *at_once] if self.is_timed else [NEVER_MS, *at_once]
 
     # the steps
 
-    @initialize(kind=st.sampled_from(KINDS), is_timed=maybe, data=st.data())
-    def declare(self, kind: str, is_timed: bool, data: st.DataObject) -> None:  # noqa: FBT001  drawn by name
-        self.kind, self.is_timed = kind, is_timed
+    @initialize(kind=st.sampled_from(KINDS), has_quorum=maybe, is_timed=maybe, data=st.data())
+    def declare(self, *, kind: str, has_quorum: bool, is_timed: bool, data: st.DataObject) -> None:
+        self.kind, self.has_quorum, self.is_timed = kind, has_quorum, is_timed
         self.run.is_timed = is_timed
-        if kind == "quorum":
+        if has_quorum:
             self.run.on_live.patience_s = QUORUM_PATIENCE_S
-            self.has_bursts = data.draw(st.booleans())
+            self.has_bursts = kind == "tx" or data.draw(st.booleans())  # a commit is one
         for connection, queue in (("c", "a"), ("c", "b"), ("c", "d"), ("d", "a"), ("d", "b")):
             self.open(connection, queue)
         self.play("exchange_declare", exchange="@x", exchange_type="topic")
@@ -284,7 +285,7 @@ class Messages(RuleBasedStateMachine):
             self.play("basic_qos", ch=channel, prefetch_count=prefetch, global_qos=is_global or None)
         if channel not in self.queue_of:
             return
-        if self.kind == "quorum" and self.has_bursts:
+        if self.has_quorum and self.has_bursts:
             options["auto_ack"] = False
         tag = f"{name}{len(self.run.transcript)}"
         self.consumers[channel][tag] = options["auto_ack"]
