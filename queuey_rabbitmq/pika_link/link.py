@@ -334,7 +334,8 @@ class PikaLink:
         self._pump(self.monotonic_ms() + DROP_MS)
 
     def _pump(self, until_ms: int) -> None:
-        """Let the loop do its work until no connection is left, time is up, or pika fails."""
+        """Let the loop do its work until no connection is left, or time is up: soon, once pika has failed."""
+        error: Exception | None = None
         while self._connections:
             left_ms = until_ms - self.monotonic_ms()
             if left_ms <= 0:
@@ -345,9 +346,11 @@ class PikaLink:
             try:
                 self._loop.poll()
                 self._loop.process_timeouts()
-            except Exception as error:  # noqa: BLE001 -- whatever it is, what is left is to be dropped all the same
-                log.warning("closing the link to %s: pika failed: %r", self._broker.address, error)
-                return
+            except Exception as failure:  # noqa: BLE001 -- whatever it is, what is left is to go all the same
+                if error is None:
+                    log.warning("closing the link to %s: pika failed: %r", self._broker.address, failure)
+                    until_ms = min(until_ms, self.monotonic_ms() + DROP_MS)
+                error = failure
 
 
 def _nothing() -> None:

@@ -270,7 +270,11 @@ def test_an_error_of_pika_that_comes_again_while_closing_keeps_no_thread(
     with FakeBroker() as broker, RabbitMqBackend.connect(broker.url) as backend:
         thread = backend._link._thread
         polls = itertools.chain([_trip, _trip], itertools.repeat(IOLoop.poll))
-        monkeypatch.setattr(IOLoop, "poll", lambda loop: next(polls)(loop))
+
+        def poll(loop: IOLoop) -> None:
+            next(polls)(loop)
+
+        monkeypatch.setattr(IOLoop, "poll", poll)
         backend._link.run(lambda: None)
         thread.join(5)
         assert not thread.is_alive()
