@@ -85,8 +85,8 @@ class Proxy:
 
     # ------------------------------------------------------------------------------------------- any thread
 
-    def do(self, step: Callable[[], T]) -> T:
-        """Do something on the proxy's thread; return when it is done."""
+    def do(self, doing: str, step: Callable[[], T]) -> T:
+        """Do something on the proxy's thread; return when it is done. Raises TimeoutError that says what was not."""
         future: Future[T] = Future()
 
         def run() -> None:
@@ -96,9 +96,14 @@ class Proxy:
                 future.set_exception(error)
 
         self._steps.append(run)
-        with contextlib.suppress(BlockingIOError):  # where it is full, so many wakes wait that one more says nothing
+        with contextlib.suppress(OSError):  # where it is full, so many wakes wait that one more says nothing; or closed
             self._wake_write.send(b"\x00")
-        return future.result(DONE_WITHIN)
+        try:
+            return future.result(DONE_WITHIN if self._thread.is_alive() else 0)
+        except TimeoutError as error:
+            host, port = self._address
+            why = f"is busy and did not get to it within {DONE_WITHIN:g} s" if self._thread.is_alive() else "has ended"
+            raise TimeoutError(f"{doing} at the broker {host}:{port}: the proxy before it {why}") from error
 
     def close(self) -> None:
         """Cut every connection and end the thread. Idempotent."""

@@ -46,7 +46,7 @@ class RealFaults:
     def drop_connections(self, *, after_publishes: int | None = None, before_confirm: bool = True) -> None:
         """Cut every connection: now, or after the n-th publish from now, right before or after its confirm."""
         if after_publishes is None:
-            self._proxy.do(self._proxy.cut)
+            self._proxy.do("cutting every connection", self._proxy.cut)
             return
         left = positive(after_publishes, "after_publishes")
 
@@ -54,7 +54,7 @@ class RealFaults:
             self._proxy.script.left = left
             self._proxy.script.confirms_last = not before_confirm
 
-        self._proxy.do(count)
+        self._proxy.do(f"counting {left} publishes", count)
 
     def refuse_connections(self, *, for_: timedelta | float) -> None:
         """Refuse every new connection for a while, by a reset; those that are open stay."""
@@ -81,7 +81,7 @@ class RealFaults:
         def block() -> None:
             self._proxy.script.alarm = reason
 
-        self._proxy.do(block)
+        self._proxy.do("raising an alarm", block)
 
     def unblock(self) -> None:
         """End the resource alarm; what was not read is."""
@@ -91,17 +91,17 @@ class RealFaults:
             for conversation in self._proxy.conversations():
                 conversation.unblock()
 
-        self._proxy.do(unblock)
+        self._proxy.do("ending an alarm", unblock)
 
     def nack_next(self, n: int = 1) -> None:
         """Answer the next n publishes on confirming channels with basic.nack, and let none of them pass."""
         nacks = positive(n, "n")
-        self._proxy.do(lambda: setattr(self._proxy.script, "nacks", nacks))
+        self._proxy.do(f"nacking {nacks} publishes", lambda: setattr(self._proxy.script, "nacks", nacks))
 
     def return_next(self, n: int = 1) -> None:
         """Return the next n mandatory publishes as unroutable, and let none of them pass."""
         returns = positive(n, "n")
-        self._proxy.do(lambda: setattr(self._proxy.script, "returns", returns))
+        self._proxy.do(f"returning {returns} publishes", lambda: setattr(self._proxy.script, "returns", returns))
 
     def cancel_consumers(self, queue: str) -> None:
         """Cancel every consumer of a queue: at the broker in its client's name, at the client in the broker's."""
@@ -110,9 +110,10 @@ class RealFaults:
             for conversation in self._proxy.conversations():
                 conversation.cancel_consumers(queue.encode())
 
-        self._proxy.do(cancel)
+        doing = f"cancelling the consumers of queue '{queue}'"
+        self._proxy.do(doing, cancel)
         give_up = real_seconds() + _CANCELLED_WITHIN
-        while self._proxy.do(lambda: any(said.awaits_cancel for said in self._proxy.conversations())):
+        while self._proxy.do(doing, lambda: any(said.awaits_cancel for said in self._proxy.conversations())):
             if real_seconds() > give_up:
                 raise TimeoutError(f"the broker did not cancel the consumers of queue '{queue}': does it hang?")
             sleep(_LOOK_EVERY)
@@ -142,7 +143,7 @@ class RealFaults:
             self._proxy.delay = self._proxy.refused_until = 0.0
             self._proxy.is_hung = False
 
-        self._proxy.do(clear)
+        self._proxy.do("ending every fault", clear)
         self.unblock()
 
     def close(self) -> None:
@@ -150,4 +151,4 @@ class RealFaults:
         self._proxy.close()
 
     def _set(self, name: str, value: object) -> None:
-        self._proxy.do(lambda: setattr(self._proxy, name, value))
+        self._proxy.do(f"setting {name} to {value}", lambda: setattr(self._proxy, name, value))

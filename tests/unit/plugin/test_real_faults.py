@@ -1,8 +1,13 @@
 """Faults of a real broker are refused where the proxy could not make them."""
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 import pytest
 
 from pytest_queuey import NotOnThisBrokerError
+from pytest_queuey.faults import proxy
 from pytest_queuey.faults.real_faults import RealFaults
 
 
@@ -13,9 +18,41 @@ def test_tls_and_several_nodes_cannot_be_stood_before(url: str) -> None:
     assert "secret" not in str(refusal.value)
 
 
-def test_a_comma_in_a_password_is_no_second_node() -> None:
+@pytest.fixture
+def faults() -> Iterator[RealFaults]:
     faults = RealFaults("amqp://user:one,two@127.0.0.1:1/%2f", lambda: None)
-    try:
-        assert faults.url.startswith("amqp://user:one,two@127.0.0.1:")
-    finally:
-        faults.close()
+    yield faults
+    faults.close()
+
+
+def test_a_comma_in_a_password_is_no_second_node(faults: RealFaults) -> None:
+    assert faults.url.startswith("amqp://user:one,two@127.0.0.1:")
+
+
+def test_a_fault_of_a_proxy_that_has_ended_says_what_was_being_done(faults: RealFaults) -> None:
+    faults.close()
+    with pytest.raises(
+        TimeoutError, match=r"^nacking 2 publishes at the broker 127\.0\.0\.1:1: the proxy .* has ended$"
+    ):
+        faults.nack_next(2)
+
+
+def test_a_fault_of_a_proxy_that_is_busy_says_what_was_being_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, free = Event(), Event()
+
+    def hold() -> None:
+        busy.set()
+        free.wait(10)
+
+    before = proxy.Proxy("127.0.0.1", 1)
+    with ThreadPoolExecutor() as pool:
+        held = pool.submit(before.do, "holding it", hold)
+        busy.wait(10)
+        monkeypatch.setattr(proxy, "DONE_WITHIN", 0.01)
+        with pytest.raises(
+            TimeoutError, match=r"^cutting at the broker 127\.0\.0\.1:1: the proxy before it is busy and"
+        ):
+            before.do("cutting", before.cut)
+        free.set()
+        held.result(10)
+    before.close()
