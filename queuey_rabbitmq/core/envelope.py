@@ -31,9 +31,12 @@ JobType = TypeVar("JobType")
 MAX_COUNTER = 2**32 - 1
 MAX_PRIORITY = 255
 MAX_ENQUEUED_AT_MS = 2**64 - 1
+MAX_HEADER_NAME_BYTES = 255
+"""A header's name is an AMQP short string."""
 
 _JSON_WHITESPACE = b" \t\r\n"
 _REPR_PAYLOAD_BYTES = 80
+_REPR_NAME_CHARACTERS = 40
 
 
 class _Wire(msgspec.Struct, kw_only=True, gc=False):
@@ -335,7 +338,12 @@ def _encoded(payload: Any) -> Raw:
 
 def _checked_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
     for name in headers:
-        _text("headers", name)
+        size = len(_text("headers", name).encode())
+        if size > MAX_HEADER_NAME_BYTES:
+            raise SerializationError(
+                f"envelope field `headers`: a name has at most {MAX_HEADER_NAME_BYTES} bytes of UTF-8, and not {size}: "
+                f"{name[:_REPR_NAME_CHARACTERS]!r}..."
+            )
     return dict(headers)
 
 

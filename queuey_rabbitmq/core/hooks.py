@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("queuey_rabbitmq.hooks")
 
 
-MAX_HEADER_NAME_BYTES = 255
-"""A header's name is an AMQP short string."""
-
-
 class Hooks:
     """Override what you want to see; every method is called in the thread in which it happens, and must be quick.
 
@@ -118,10 +114,10 @@ class HookChain(tuple[Hooks, ...]):
 
 
 def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return headers that can be sent; what cannot must not keep a job from its queue."""
+    """Return headers whose values can be sent; what cannot must not keep a job from its queue."""
     for name, value in headers.items():
-        if not isinstance(value, str) or len(name.encode()) > MAX_HEADER_NAME_BYTES or not value.isprintable():
-            raise ValueError(f"a header is a short name and a text, got {name!r}: {value!r}")
+        if not isinstance(value, str) or not value.isprintable():
+            raise ValueError(f"a header that a hook gives is a text, got {name!r}: {value!r}")
     return headers
 
 

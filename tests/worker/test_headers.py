@@ -156,6 +156,16 @@ def test_a_header_whose_name_is_no_text_is_refused(make: Callable[[Any], Envelop
         make({"\ud800": 1})
 
 
+def test_a_header_whose_name_no_short_string_holds_is_refused_before_anything_is_sent() -> None:
+    assert envelope(**{"é" * 127: 1}).headers
+    with pytest.raises(
+        SerializationError, match=r"^envelope field `headers`: a name has at most 255 .* not 256: 'ééé+'"
+    ):
+        envelope(**{"é" * 128: 1})
+    with pytest.raises(SerializationError, match="at most 255 bytes"):
+        envelope().with_headers({"x" * 256: 1})
+
+
 def test_the_size_of_carried_headers_is_never_estimated_too_small() -> None:
     pika_data = pytest.importorskip("pika.data")
     for value in ("é" * 9, b"\xff" * 9, 7, 2**40, None, True, {"a": [1, {"b": "c"}]}, [None] * 9):
