@@ -4,38 +4,23 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pika
 import pytest
 
 from queuey_fake import FakeBroker
-from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend, RabbitMqOptions
+from queuey_rabbitmq import Envelope, RabbitMqBackend, RabbitMqOptions
 from queuey_rabbitmq.core.errors import ConnectError, DeadlineExceededError, PublishRefusedError
-
-WORK = QueueConfig("work")
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def backend(broker: FakeBroker) -> RabbitMqBackend:
-    backend = broker.backend()
-    backend.declare([WORK])
-    return backend
+from tests.unit.fake.conftest import EMAILS
 
 
 def job(payload: Any = None) -> Envelope:
-    return Envelope(job_id=uuid.uuid4(), job_type="t", queue="work", enqueued_at_ms=0, payload=payload)
+    return Envelope(job_id=uuid.uuid4(), job_type="t", queue="emails", enqueued_at_ms=0, payload=payload)
 
 
 def ready(broker: FakeBroker) -> int:
-    look = broker.queue("work")
+    look = broker.queue("emails")
     assert look is not None
     return look.ready
 
@@ -70,7 +55,7 @@ def test_a_broker_that_hangs_for_long_is_taken_for_dead_by_its_heartbeats(
 
 def test_what_was_sent_into_a_hang_and_given_up_still_arrives(broker: FakeBroker) -> None:
     backend = broker.backend(RabbitMqOptions(operation_timeout=1, close_timeout=1))
-    backend.declare([WORK])
+    backend.declare([EMAILS])
     backend.publish(job())
     with broker.faults.hang():
         with pytest.raises(DeadlineExceededError, match="may or may not"):
@@ -82,7 +67,7 @@ def test_what_was_sent_into_a_hang_and_given_up_still_arrives(broker: FakeBroker
 
 def test_what_hangs_is_lost_with_its_connection(broker: FakeBroker) -> None:
     backend = broker.backend(RabbitMqOptions(operation_timeout=1, reconnect=None))
-    backend.declare([WORK])
+    backend.declare([EMAILS])
     broker.faults.hang()
     future = backend.publish_nowait(job())
     broker.faults.drop_connections()
@@ -109,7 +94,7 @@ def test_a_delay_keeps_the_order_of_what_is_on_its_way(broker: FakeBroker, backe
     assert (first.done(), second.done()) == (False, False)
     broker.advance(3)
     broker.faults.delay(0)
-    with backend.consume(WORK) as deliveries:
+    with backend.consume(EMAILS) as deliveries:
         taken = [deliveries.get(timeout=1), deliveries.get(timeout=1)]
     assert [delivery and delivery.envelope.payload for delivery in taken] == ["first", "second"]
 
@@ -152,12 +137,12 @@ def test_faults_strike_whoever_comes_through_the_port_too(broker: FakeBroker, ba
     channel.confirm_delivery()
     broker.faults.nack_next()
     with pytest.raises(pika.exceptions.NackError):
-        channel.basic_publish("", "work", b"refused")
-    channel.basic_publish("", "work", b"taken")
+        channel.basic_publish("", "emails", b"refused")
+    channel.basic_publish("", "emails", b"taken")
     assert ready(broker) == 1
     broker.faults.drop_connections()
     with pytest.raises(pika.exceptions.AMQPConnectionError):
-        channel.basic_publish("", "work", b"cut")
+        channel.basic_publish("", "emails", b"cut")
     broker.faults.refuse_connections(for_=60)
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         client_of(broker)
@@ -173,7 +158,7 @@ def test_an_alarm_keeps_what_a_client_of_the_port_publishes_until_it_ends(
     channel = connection.channel()
     broker.faults.block("low on disk")
     for number in range(3):
-        channel.basic_publish("", "work", str(number).encode())
+        channel.basic_publish("", "emails", str(number).encode())
     while not heard:
         connection.process_data_events(1)
     assert (heard, ready(broker)) == (["low on disk"], 0)
@@ -189,7 +174,7 @@ def test_a_client_of_the_port_waits_out_a_hang(broker: FakeBroker, backend: Rabb
     channel = connection.channel()
     channel.confirm_delivery()
     broker.faults.hang()
-    publishing = threading.Thread(target=channel.basic_publish, args=("", "work", b"late"))
+    publishing = threading.Thread(target=channel.basic_publish, args=("", "emails", b"late"))
     publishing.start()
     broker.advance(5)
     assert (publishing.is_alive(), ready(broker)) == (True, 0)

@@ -2,7 +2,6 @@
 
 import threading
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,23 +10,16 @@ from freezegun import freeze_time
 
 from queuey_fake import FakeBroker, ManualClock
 from queuey_fake.clock import epoch_ms
-from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend
+from queuey_rabbitmq import Envelope, RabbitMqBackend
+from tests.unit.fake.conftest import EMAILS
 
 T = datetime(2030, 1, 1, tzinfo=UTC)
-EMAILS = QueueConfig("emails")
 
 
 @pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def backend(broker: FakeBroker) -> RabbitMqBackend:
-    backend = broker.backend()
-    backend.declare([EMAILS])
-    return backend
+def clock() -> ManualClock:
+    """The clock that FakeBroker makes for itself: it follows what is shown."""
+    return ManualClock()
 
 
 def job(backend: RabbitMqBackend) -> Envelope:

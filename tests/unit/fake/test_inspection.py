@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import pika
@@ -14,12 +13,6 @@ from queuey_fake.control import ControlServer
 from queuey_fake.service import Service
 from queuey_rabbitmq import QueueConfig, RabbitMqOptions
 from tests.unit.fake.test_service import ask
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker() as broker:
-        yield broker
 
 
 def connected(url: str, name: str) -> pika.BlockingConnection:

@@ -1,32 +1,16 @@
 """The journal tells each message's life, and names what RabbitMQ would drop without a trace."""
 
 import uuid
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from threading import Event, Thread
 
 import pika
-import pytest
 
-from queuey_fake import FakeBroker, ManualClock
+from queuey_fake import FakeBroker
 from queuey_fake.journal import LAST_EVENTS
 from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend, RabbitMqOptions
+from tests.unit.fake.conftest import EMAILS
 
-EMAILS = QueueConfig("emails")
 JOB_ID = uuid.UUID(int=7)
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker(clock=ManualClock(datetime(2030, 1, 1, tzinfo=UTC))) as broker:
-        yield broker
-
-
-@pytest.fixture
-def backend(broker: FakeBroker) -> RabbitMqBackend:
-    backend = broker.backend()
-    backend.declare([EMAILS])
-    return backend
 
 
 def job(backend: RabbitMqBackend) -> Envelope:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 
 import pytest
 
@@ -14,8 +12,8 @@ from queuey_fake import FakeBroker, ManualClock, real_time
 from queuey_fake.engine import WaitGuardError
 from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend
 from queuey_rabbitmq.core.errors import DeadlineExceededError, ShutDownError
+from tests.unit.fake.conftest import START
 
-START = datetime(2030, 1, 1, tzinfo=UTC)
 START_MS = 1_893_456_000_000
 DAY_S = 86_400
 TIMEOUT_S = 5
@@ -26,19 +24,6 @@ def job(backend: RabbitMqBackend, number: int = 0) -> Envelope:
     return Envelope(
         job_id=uuid.uuid4(), job_type="send", queue="emails", enqueued_at_ms=backend.now_ms(), payload=number
     )
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker(clock=ManualClock(START)) as broker:
-        yield broker
-
-
-@pytest.fixture
-def backend(broker: FakeBroker) -> RabbitMqBackend:
-    backend = broker.backend()
-    backend.declare([EMAILS])
-    return backend
 
 
 def test_a_job_that_puts_itself_off_in_another_thread_runs_on_each_day_of_one_jump(

@@ -1,32 +1,16 @@
 """Instants, durations and what a broker holds, as people read them."""
 
 import uuid
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pika
 import pytest
 
-from queuey_fake import FakeBroker, ManualClock
+from queuey_fake import FakeBroker
 from queuey_fake.wording import duration, instant
 from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend, RabbitMqOptions
 from queuey_rabbitmq.core.errors import NothingPending
-
-START = datetime(2030, 1, 1, tzinfo=UTC)
-EMAILS = QueueConfig("emails")
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker(clock=ManualClock(START)) as broker:
-        yield broker
-
-
-@pytest.fixture
-def backend(broker: FakeBroker) -> RabbitMqBackend:
-    backend = broker.backend()
-    backend.declare([EMAILS])
-    return backend
+from tests.unit.fake.conftest import EMAILS
 
 
 def job(backend: RabbitMqBackend, queue: str = "emails") -> Envelope:
