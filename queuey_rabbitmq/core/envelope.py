@@ -104,12 +104,10 @@ class Envelope:
     ) -> None:
         if not isinstance(job_id, uuid.UUID):
             raise SerializationError(f"envelope field `job_id`: expected a uuid.UUID, got {_shown(job_id)}")
-        _check_integers(
-            ("attempt", attempt, 1, MAX_COUNTER),
-            ("enqueued_at_ms", enqueued_at_ms, 0, MAX_ENQUEUED_AT_MS),
-            ("deferrals", deferrals, 0, MAX_COUNTER),
-            ("priority", priority, 0, MAX_PRIORITY),
-        )
+        _check_integer("attempt", attempt, 1, MAX_COUNTER)
+        _check_integer("enqueued_at_ms", enqueued_at_ms, 0, MAX_ENQUEUED_AT_MS)
+        _check_integer("deferrals", deferrals, 0, MAX_COUNTER)
+        _check_integer("priority", priority, 0, MAX_PRIORITY)
         wire = _Wire(
             job_id=job_id,
             job_type=_text("job_type", job_type),
@@ -278,7 +276,7 @@ class Envelope:
 
     def deferred(self, priority: int) -> Self:
         """Return the envelope of the same attempt, deferred once more, to return at `priority`."""
-        _check_integers(("priority", priority, 0, MAX_PRIORITY))
+        _check_integer("priority", priority, 0, MAX_PRIORITY)
         deferrals = min(self._wire.deferrals + 1, MAX_COUNTER)
         return self._of(replace(self._wire, deferrals=deferrals, priority=priority), self._headers)
 
@@ -358,13 +356,13 @@ def _text(field: str, value: object) -> str:
     return value
 
 
-def _check_integers(*fields: tuple[str, object, int, int]) -> None:
-    """Check fields, each given with its name, and the lowest and the highest value that it may have."""
-    for field, value, lowest, highest in fields:
-        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-            raise SerializationError(
-                f"envelope field `{field}`: expected an integer from {lowest} to {highest}, got {_shown(value)}"
-            )
+def _check_integer(field: str, value: object, lowest: int, highest: int) -> None:
+    if type(value) is int and lowest <= value <= highest:  # as good as all are
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+        raise SerializationError(
+            f"envelope field `{field}`: expected an integer from {lowest} to {highest}, got {_shown(value)}"
+        )
 
 
 def _shown(value: object) -> str:

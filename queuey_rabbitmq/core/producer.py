@@ -24,6 +24,7 @@ from queuey_rabbitmq.core.errors import (
     QueueyError,
 )
 from queuey_rabbitmq.core.hooks import HookChain, Hooks
+from queuey_rabbitmq.core.job_ids import new_job_id
 from queuey_rabbitmq.core.jobs import Job, JobType, job_of
 from queuey_rabbitmq.core.queue_set import SetT, check_set
 
@@ -57,7 +58,7 @@ class Producer(Generic[SetT]):
         queues: type[SetT],
         *,
         hooks: Iterable[Hooks] = (),
-        new_job_id: Callable[[], uuid.UUID] = uuid.uuid4,
+        new_job_id: Callable[[], uuid.UUID] = new_job_id,
     ) -> None:
         self._set_up(backend, queues, hooks, new_job_id)
         backend.declare(queue.config for queue in queues.__queues__.values())
@@ -69,7 +70,7 @@ class Producer(Generic[SetT]):
         queues: type[SetT],
         *,
         hooks: Iterable[Hooks] = (),
-        new_job_id: Callable[[], uuid.UUID] = uuid.uuid4,
+        new_job_id: Callable[[], uuid.UUID] = new_job_id,
     ) -> Self:
         """Return a producer that declares nothing: `enqueue` needs the queue to exist, the others need it declared.
 
