@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from threading import get_ident
 from typing import Any, Protocol, TypeVar
 
 from queuey_fake import real_time
@@ -109,7 +110,7 @@ class Engine:
         self.model = model
         self.clock = clock
         self.wait_guard_s = wait_guard_s
-        self.driving_thread = threading.get_ident()
+        self.driving_thread = get_ident()
         self.lock = threading.Lock()
         """Held in each turn."""
         self._happened = threading.Condition(self.lock)
@@ -132,7 +133,7 @@ class Engine:
 
     def run(self, step: Callable[[], object]) -> None:
         """Run a step in a turn, and complete the futures that it ended."""
-        if threading.get_ident() != self.driving_thread:
+        if get_ident() != self.driving_thread:
             self._has_company = True
         with self.lock:
             self._catch_up()
@@ -177,11 +178,11 @@ class Engine:
 
     def _settle_down(self) -> None:
         """Hand on what the model says until nothing more follows."""
-        model, owners = self.model, self._owners
+        with_output, owners = self.model.connections_with_output, self._owners
         while True:
-            while model.connections_with_output:
-                talking = list(model.connections_with_output)
-                model.connections_with_output.clear()
+            while with_output:
+                talking = list(with_output)
+                with_output.clear()
                 for connection in talking:
                     owner = owners.get(connection)
                     if owner is None:
@@ -192,7 +193,7 @@ class Engine:
                         owner.drop(connection)
             for front_end in self._front_ends:
                 front_end.end_of_turn()
-            if not model.connections_with_output and (self.traffic.is_calm or not self.traffic.let_arrive()):
+            if not with_output and (self.traffic.is_calm or not self.traffic.let_arrive()):
                 break
         if self._waiting:
             self._happened.notify_all()
@@ -217,7 +218,8 @@ class Engine:
                 self._own.completions = None
             with self.lock:
                 # Where a callback has raised what a Future lets out (pytest.fail), the next turn ends the others.
-                self._completions.extendleft(reversed(completions))
+                if completions:
+                    self._completions.extendleft(reversed(completions))
                 self._completing_elsewhere -= 1
                 if self._waiting:
                     self._happened.notify_all()
@@ -309,7 +311,7 @@ class Engine:
 
     def is_driving_thread(self) -> bool:
         """Tell whether the calling thread is the one that moves time."""
-        if threading.get_ident() == self.driving_thread:
+        if get_ident() == self.driving_thread:
             return True
         self._has_company = True
         return False

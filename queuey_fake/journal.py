@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 
 from queuey_fake.model.message import Message
 from queuey_fake.model.queue import CONNECTION_ENDED, DELETED, NO_CONSUMER_LEFT
@@ -83,7 +84,7 @@ class Journal:
         self._lives: OrderedDict[int, Life] = OrderedDict()
         self._last: deque[tuple[int, Event]] = deque(maxlen=LAST_EVENTS)
         self._expected: list[tuple[str | None, str | None]] = []
-        self._count = 0
+        self._places = count(1)
         self.forgotten = 0
         """How many messages, the oldest, are forgotten."""
 
@@ -129,23 +130,25 @@ class Journal:
     def report(self, what: str, message: Message, *, queue: str, detail: str, at_ms: int) -> None:
         """Take note."""
         number = message.number
-        life = self._lives.get(number)
-        if life is None:
-            life = self._lives[number] = Life(message, is_ours=self.is_ours)
-            if len(self._lives) > MAX_MESSAGES:
-                self._lives.popitem(last=False)
-                self.forgotten += 1
-        self._count += 1
-        event = (self._count, at_ms, what, queue, detail)
-        if len(life.events) >= MAX_EVENTS_PER_MESSAGE:
-            del life.events[MAX_EVENTS_PER_MESSAGE // 2]
+        life = self._lives.get(number) or self._begin(message)
+        event = (next(self._places), at_ms, what, queue, detail)
+        events = life.events
+        if len(events) >= MAX_EVENTS_PER_MESSAGE:
+            del events[MAX_EVENTS_PER_MESSAGE // 2]
             life.left_out += 1
-        life.events.append(event)
+        events.append(event)
         self._last.append((number, event))
         if what in VANISHES and is_loss(event) and len(self.losses) < MAX_LOSSES:
             reason = detail or "unroutable, and not published as mandatory"
             is_ours = life.is_ours or (bool(self._marks) and self._marks <= (life.properties.headers or {}).keys())
             self.losses.append(Loss(number, life.message_id, queue or life.routing_key, reason, is_ours))
+
+    def _begin(self, message: Message) -> Life:
+        life = self._lives[message.number] = Life(message, is_ours=self.is_ours)
+        if len(self._lives) > MAX_MESSAGES:
+            self._lives.popitem(last=False)
+            self.forgotten += 1
+        return life
 
     def _is_expected(self, loss: Loss) -> bool:
         return any(

@@ -63,6 +63,8 @@ class InProcessLink:
     ) -> None:
         self._engine = engine
         self.now_ms = engine.clock.now_ms
+        self.monotonic_ms = engine.elapsed_ms
+        self.resolve = engine.complete
         self._connection_name = connection_name
         self._connect_timeout_ms = connect_timeout_ms
         self._silence_ms = 2 * (heartbeat_s + HEARTBEAT_GRACE_S) * MS_PER_SECOND if heartbeat_s else None
@@ -83,10 +85,6 @@ class InProcessLink:
         self._driven = driven
         self._engine.add(self)
 
-    def monotonic_ms(self) -> int:
-        """Return how far the broker's time has moved."""
-        return self._engine.elapsed_ms()
-
     def open(self, name: str, on_event: Callable[[amqp.Event], None]) -> amqp.Connection:
         """Connect to the model, with the name that the link over a socket would give."""
         connection = InProcessConnection(
@@ -105,10 +103,6 @@ class InProcessLink:
         if self._closed:
             raise ShutDownError("the backend is closed")
         self._engine.run(step)
-
-    def resolve(self, future: amqp.Pending[T], result: T) -> None:
-        """Give a future its result when the turn is over."""
-        self._engine.complete(future, result)
 
     def fail(self, future: amqp.Pending[Any], error: BaseException) -> None:
         """Give a future its error when the turn is over."""
@@ -426,19 +420,25 @@ class InProcessConnection:
             unread.clear()
             return
         while unread and not model.is_blocked:
-            command = unread[0]
-            if type(command) is amqp.Publish and model.blocks_publish():
+            command: Any = unread[0]
+            kind = type(command)
+            if kind is amqp.Publish and model.blocks_publish():
                 return
             unread.popleft()
-            if command is _Farewell.CLOSE:
-                model.close()
-            elif command is _Farewell.HANG_UP:
-                model.lose()
-            elif type(command) is amqp.OpenChannel:
-                self._open_channel(command, model)
+            do = _DO.get(kind)
+            if do is None:
+                self._begin_or_end(command, model)
             # or it is gone, and the session has been told, or is being told
             elif (channel := self._channels.get(command.channel)) is not None:
-                _DO[type(command)](self, channel, command)
+                do(self, channel, command)
+
+    def _begin_or_end(self, command: amqp.OpenChannel | _Farewell, model: ModelConnection) -> None:
+        if command is _Farewell.CLOSE:
+            model.close()
+        elif command is _Farewell.HANG_UP:
+            model.lose()
+        else:
+            self._open_channel(command, model)
 
     def _open_channel(self, command: amqp.OpenChannel, model: ModelConnection) -> None:
         channel = self._channels[command.channel] = model.open_channel(command.channel)
@@ -513,7 +513,7 @@ def _consume(_connection: InProcessConnection, channel: Channel, command: amqp.C
     channel.basic_consume(command.queue, consumer_tag=command.consumer_tag)
 
 
-_DO: dict[type[amqp.Command], Callable[[InProcessConnection, Channel, Any], None]] = {
+_DO: dict[type, Callable[[InProcessConnection, Channel, Any], None]] = {
     amqp.Publish: InProcessConnection.publish,
     amqp.Ack: lambda _, channel, c: channel.basic_ack(c.delivery_tag, multiple=c.multiple),
     amqp.Nack: lambda _, channel, c: channel.basic_nack(c.delivery_tag, requeue=c.requeue),

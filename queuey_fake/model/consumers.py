@@ -67,10 +67,12 @@ class Rotation:
     def remove(self, consumer: Consumer) -> None:
         """Take a consumer out if it is there."""
         level = self.levels.get(consumer.priority)
-        if level is not None and consumer in level:
+        if level is None or consumer not in level:
+            return
+        if len(level) == 1:
+            del self.levels[consumer.priority]
+        else:
             level.remove(consumer)
-            if not level:
-                del self.levels[consumer.priority]
 
 
 class ChannelRecord:
@@ -156,19 +158,22 @@ class Consumers:
     def take_room(self, consumer: Consumer) -> bool:
         """Take room for one delivery to the consumer if it has some (rabbit_limiter:can_send)."""
         record = self.records[consumer.mailbox]
-        if record.limit is _Limit.SUSPENDED:
-            return False
         credit = record.credits.get(consumer.tag)
         if credit is not None and credit <= 0:
             return False
-        if record.limit is _Limit.ACTIVE and not consumer.mailbox.take_room(
-            self._queue, ack_required=not consumer.no_ack
-        ):
-            record.limit = _Limit.SUSPENDED
+        if record.limit is not _Limit.DORMANT and not self._take_shared_room(record, consumer):
             return False
         if credit is not None:
             record.credits[consumer.tag] = credit - 1
         return True
+
+    def _take_shared_room(self, record: ChannelRecord, consumer: Consumer) -> bool:
+        if record.limit is _Limit.SUSPENDED:
+            return False
+        has_room = consumer.mailbox.take_room(self._queue, ack_required=not consumer.no_ack)
+        if not has_room:
+            record.limit = _Limit.SUSPENDED
+        return has_room
 
     def has_credit(self, consumer: Consumer) -> bool:
         """Return whether the consumer's prefetch leaves room."""
@@ -206,10 +211,10 @@ class Consumers:
         for one in pending:
             record.unacked.pop(one.queued.sequence, None)
             tag = one.consumer_tag
-            if tag is not None and tag in record.credits:
-                credit = record.credits[tag]
+            if tag is not None and (credit := record.credits.get(tag)) is not None:
                 record.credits[tag] = credit + 1
-                has_room_again |= credit == 0
+                if not credit:
+                    has_room_again = True
         return has_room_again and self._unblock(record)
 
     def activate_limit(self, mailbox: Mailbox) -> None:

@@ -32,7 +32,8 @@ class _Property(Generic[_T]):
             return self
         if not instance.flags & self._flag:
             return None
-        value: _T | None = instance.values()[self._name]
+        values = instance._values  # noqa: SLF001 -- its own descriptor; read several times for each message
+        value: _T | None = (instance.values() if values is None else values)[self._name]
         return value
 
 

@@ -47,8 +47,8 @@ def published_message(
     bcc: tuple[str, ...] = ()
     if flags & HEADERS and properties.may_have_header("CC"):  # BCC holds it too
         properties, cc, bcc = _carbon_copies(properties)
-    if flags & DELIVERY_MODE and version.refuses_unknown_delivery_mode:
-        _check_delivery_mode(properties)
+    if flags & DELIVERY_MODE and version.refuses_unknown_delivery_mode and properties.delivery_mode not in (1, 2):
+        raise errors.unknown_delivery_mode(properties.delivery_mode or 0)
     if flags & USER_ID:
         _check_user_id(properties, user)
     return Message(number, exchange, routing_key, properties, body, other_keys=cc + bcc, expiration_ms=ttl_ms, bcc=bcc)
@@ -61,11 +61,6 @@ def _carbon_copies(properties: Properties) -> tuple[Properties, tuple[str, ...],
     if "BCC" in headers:
         properties = properties.replace(headers={key: field for key, field in headers.items() if key != "BCC"})
     return properties, cc, bcc
-
-
-def _check_delivery_mode(properties: Properties) -> None:
-    if properties.delivery_mode not in {None, 1, 2}:
-        raise errors.unknown_delivery_mode(properties.delivery_mode or 0)
 
 
 def _check_user_id(properties: Properties, user: str) -> None:

@@ -188,10 +188,7 @@ def _sized(letter: bytes, octets: bytes) -> bytes:
 
 def flags_of(properties: Mapping[str, Any]) -> int:
     """Return the property flags that say which are present."""
-    flags = 0
-    for name in properties:
-        flags |= PROPERTY_FLAGS[name]
-    return flags
+    return sum(map(PROPERTY_FLAGS.__getitem__, properties))  # each is another bit
 
 
 def decode_properties(payload: bytes) -> dict[str, Any]:

@@ -104,10 +104,7 @@ class Envelope:
     ) -> None:
         if not isinstance(job_id, uuid.UUID):
             raise SerializationError(f"envelope field `job_id`: expected a uuid.UUID, got {_shown(job_id)}")
-        _check_integer("attempt", attempt, 1, MAX_COUNTER)
-        _check_integer("enqueued_at_ms", enqueued_at_ms, 0, MAX_ENQUEUED_AT_MS)
-        _check_integer("deferrals", deferrals, 0, MAX_COUNTER)
-        _check_integer("priority", priority, 0, MAX_PRIORITY)
+        _check_integers(attempt, enqueued_at_ms, deferrals, priority)
         wire = _Wire(
             job_id=job_id,
             job_type=_text("job_type", job_type),
@@ -356,9 +353,22 @@ def _text(field: str, value: object) -> str:
     return value
 
 
-def _check_integer(field: str, value: object, lowest: int, highest: int) -> None:
-    if type(value) is int and lowest <= value <= highest:  # as good as all are
+def _check_integers(attempt: object, enqueued_at_ms: object, deferrals: object, priority: object) -> None:
+    if (
+        type(attempt) is type(enqueued_at_ms) is type(deferrals) is type(priority) is int
+        and 1 <= attempt <= MAX_COUNTER
+        and 0 <= enqueued_at_ms <= MAX_ENQUEUED_AT_MS
+        and 0 <= deferrals <= MAX_COUNTER
+        and 0 <= priority <= MAX_PRIORITY
+    ):  # as they are in nearly every job
         return
+    _check_integer("attempt", attempt, 1, MAX_COUNTER)
+    _check_integer("enqueued_at_ms", enqueued_at_ms, 0, MAX_ENQUEUED_AT_MS)
+    _check_integer("deferrals", deferrals, 0, MAX_COUNTER)
+    _check_integer("priority", priority, 0, MAX_PRIORITY)
+
+
+def _check_integer(field: str, value: object, lowest: int, highest: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
         raise SerializationError(
             f"envelope field `{field}`: expected an integer from {lowest} to {highest}, got {_shown(value)}"
