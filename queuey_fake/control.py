@@ -165,7 +165,8 @@ def plain(value: Any) -> Any:  # noqa: PLR0911  one return for each kind of valu
         case Properties():
             return plain(value.values())
         case dict():
-            return {plain(key): plain(item) for key, item in value.items()}
+            names = (key.decode(errors="replace") if isinstance(key, bytes) else plain(key) for key in value)
+            return dict(zip(names, map(plain, value.values()), strict=True))
         case list() | tuple():
             return [plain(item) for item in value]
         case _ if dataclasses.is_dataclass(value):

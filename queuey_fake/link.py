@@ -23,7 +23,7 @@ from queuey_fake.journal import Journal
 from queuey_fake.model import events
 from queuey_fake.model.channel import Channel
 from queuey_fake.model.connection import Connection as ModelConnection
-from queuey_fake.model.fields import table_from_python, table_to_python
+from queuey_fake.model.fields import string_to_python, table_from_python, table_to_python, text_of
 from queuey_fake.model.properties import Properties
 from queuey_fake.model.table_codec import HEADERS
 from queuey_rabbitmq import amqp
@@ -567,7 +567,9 @@ def blocking_in_callback() -> BackendError:
 def to_model(properties: amqp.Properties) -> Properties:
     """Return properties as the model keeps them, header values typed as pika would send them."""
     named = zip(properties.__struct_fields__, astuple(properties), strict=True)
-    values = {name: value for name, value in named if value is not None}
+    values: dict[str, Any] = {
+        name: text_of(value) if isinstance(value, bytes) else value for name, value in named if value is not None
+    }
     if "headers" in values:
         values["headers"] = table_from_python(values["headers"])
     return Properties.of(values)
@@ -575,5 +577,8 @@ def to_model(properties: amqp.Properties) -> Properties:
 
 def to_python(properties: Properties) -> Mapping[str, Any]:
     """Return properties by name as pika would decode them."""
-    values = properties.values()
-    return {**values, "headers": table_to_python(values["headers"])} if "headers" in values else values
+    values = {
+        name: string_to_python(value) if isinstance(value, str) else value
+        for name, value in properties.values().items()
+    }
+    return values | {"headers": table_to_python(values["headers"])} if "headers" in values else values

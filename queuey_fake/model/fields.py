@@ -145,26 +145,23 @@ def table_from_python(values: Mapping[str, Any] | None) -> Table:
     return {_key(key): field_from_python(value) for key, value in (values or {}).items()}
 
 
-def _key(key: str) -> str:
+def _key(key: str | bytes) -> str:
     """Return a key that fits into a short string, as pika checks it (pika.data.encode_short_string)."""
-    if not isinstance(key, str):
+    if isinstance(key, str) and key.isascii() and len(key) <= _KEY_OCTETS_MAX:  # most are
+        return key
+    if not isinstance(key, str | bytes):
         raise TypeError(f"a field table has texts as keys, not {key!r} of type {type(key).__name__}")
-    if (len(key) > _KEY_OCTETS_MAX or not key.isascii()) and len(key.encode()) > _KEY_OCTETS_MAX:
+    octets = key.encode() if isinstance(key, str) else key
+    if len(octets) > _KEY_OCTETS_MAX:
         raise ValueError(f"a key of a field table has at most {_KEY_OCTETS_MAX} octets, and not those of {key!r}")
-    return key
+    return text_of(octets)
 
 
 def field_to_python(field: Field) -> Any:  # noqa: PLR0911  one return for each type
     """Return the plain value that pika decodes the field to (pika.data.decode_value)."""
     match field.type:
         case "longstr":
-            if field.value.isascii():
-                return field.value
-            octets = octets_of(field.value)
-            try:
-                return octets.decode()
-            except UnicodeDecodeError:
-                return octets
+            return field.value if field.value.isascii() else string_to_python(field.value)
         case "timestamp":
             return dt.datetime.fromtimestamp(field.value, dt.UTC)
         case "float" | "double":
@@ -181,5 +178,14 @@ def field_to_python(field: Field) -> Any:  # noqa: PLR0911  one return for each 
 
 
 def table_to_python(values: Table) -> dict[str, Any]:
-    """Return the table as pika decodes it."""
-    return {key: field_to_python(field) for key, field in values.items()}
+    """Return the table as pika decodes it: with `bytes` for a key that is not UTF-8, whatever it is annotated with."""
+    return {key if key.isascii() else string_to_python(key): field_to_python(field) for key, field in values.items()}
+
+
+def string_to_python(text: str) -> Any:
+    """Return the text, or the octets that it was made from where those are not UTF-8, as pika does."""
+    octets = octets_of(text)
+    try:
+        return octets.decode()
+    except UnicodeDecodeError:
+        return octets

@@ -126,6 +126,7 @@ def test_real_time_is_not_moved() -> None:
 def test_values_that_json_has_no_word_for_are_written_with_the_words_it_has() -> None:
     assert plain({"a": Field("array", (longstr("x"), Field("bool", True)))}) == {"a": ["x", True]}
     assert plain(b"\xff") == {"base64": "/w=="}
+    assert plain(Field("table", {"\udcff": longstr("x")})) == {"\ufffd": "x"}
     assert plain(Properties(priority=3)) == {"priority": 3}
 
 
