@@ -1,7 +1,7 @@
 """Faults of a real broker are refused where the proxy could not make them."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Event
 
 import pytest
@@ -54,5 +54,5 @@ def test_a_fault_of_a_proxy_that_is_busy_says_what_was_being_done(monkeypatch: p
         ):
             before.do("cutting", before.cut)
         free.set()
-        held.result(10)
+        wait([held])  # its own patience may be the long one or the short one by now
     before.close()
