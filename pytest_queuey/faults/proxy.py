@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from pytest_queuey.faults.conversation import Conversation, Script
 from pytest_queuey.sources.server import real_seconds
+from queuey_fake.watching import watch
 
 T = TypeVar("T")
 
@@ -220,14 +221,7 @@ class Proxy:
             if not self.is_hung:
                 reads = is_wanted and not leg.has_ended
                 wanted = (selectors.EVENT_READ if reads else 0) | (selectors.EVENT_WRITE if unsent else 0)
-            if wanted == leg.watched:
-                continue
-            if not wanted:
-                self._selector.unregister(leg.socket)
-            elif leg.watched:
-                self._selector.modify(leg.socket, wanted, pair)
-            else:
-                self._selector.register(leg.socket, wanted, pair)
+            watch(self._selector, leg.socket, before=leg.watched, wanted=wanted, data=pair)
             leg.watched = wanted
 
     def _end(self, pair: _Pair) -> None:

@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from queuey_fake import real_time
+from queuey_fake.watching import watch
 from queuey_fake.wire import codec
 from queuey_fake.wire.connection import DEFAULT_USERS, ServerConnection
 
@@ -242,15 +243,9 @@ class Server:
     def _watch(self, client: Client) -> None:
         """Wait for what the client's socket can do next: be written where octets are left, else be read."""
         wanted = self._wanted(client)
-        if wanted == client.watched or client.socket.fileno() < 0:
-            return
-        if not wanted:
-            self._selector.unregister(client.socket)
-        elif client.watched:
-            self._selector.modify(client.socket, wanted, None)
-        else:
-            self._selector.register(client.socket, wanted, None)
-        client.watched = wanted
+        if client.socket.fileno() >= 0:
+            watch(self._selector, client.socket, before=client.watched, wanted=wanted, data=None)
+            client.watched = wanted
 
     def _wanted(self, client: Client) -> int:
         connection = client.connection
