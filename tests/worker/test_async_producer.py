@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -64,6 +65,16 @@ def numbered(message: RawMessage | None) -> object:
     return None if message is None else Envelope.from_bytes(message.body).decode(Send).number
 
 
+async def sent_into_an_alarm(
+    broker: BrokerUnderTest, clock: QueueyClock, send: Callable[[Send], Awaitable[object]], seconds: float
+) -> list[asyncio.Task[object]]:
+    """Let ten jobs be sent to a broker that takes none, and so many seconds pass."""
+    broker.faults.block()
+    tasks = [asyncio.ensure_future(send(Send(number))) for number in range(10)]
+    await clock.wait(seconds)
+    return tasks
+
+
 async def outcomes(*awaited: Awaitable[object]) -> list[type]:
     return [type(outcome) for outcome in await asyncio.gather(*awaited, return_exceptions=True)]
 
@@ -76,9 +87,7 @@ def test_a_job_that_finds_no_place_waits_in_line_and_the_loop_goes_on(
     producer = Producer(narrow, Mail)
 
     async def live() -> list[type]:
-        queuey_broker.faults.block()
-        tasks = [asyncio.create_task(send(producer, Send(number))) for number in range(10)]
-        await queuey_clock.wait(4.9)
+        tasks = await sent_into_an_alarm(queuey_broker, queuey_clock, partial(send, producer), 4.9)
         assert not any(task.done() for task in tasks)
         queuey_broker.faults.unblock()
         return await outcomes(*tasks)
@@ -94,9 +103,7 @@ def test_all_that_wait_fail_by_their_own_deadline_however_long_the_line(
     producer = Producer(narrow, Mail)
 
     async def live() -> list[type]:
-        queuey_broker.faults.block()
-        tasks = [asyncio.create_task(send(producer, Send(number))) for number in range(10)]
-        await queuey_clock.wait(5.1)
+        tasks = await sent_into_an_alarm(queuey_broker, queuey_clock, partial(send, producer), 5.1)
         assert all(task.done() for task in tasks)
         return await outcomes(*tasks)
 
