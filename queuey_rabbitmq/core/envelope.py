@@ -15,7 +15,7 @@ An envelope has them as they came; which of them go on is for the backend to say
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, NoReturn, Self, TypeVar
@@ -251,10 +251,7 @@ class Envelope:
         """
         kind: Any = job_type
         try:
-            if hasattr(kind, "model_validate_json"):
-                decoded: JobType = kind.model_validate_json(self.payload_json)
-            else:
-                decoded = _decoder(kind).decode(self._wire.payload)
+            decoded: JobType = _reader(kind)(self._wire.payload)
         except InvalidConfigError:
             raise
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -317,9 +314,13 @@ _set_headers = Envelope.__dict__["_headers"].__set__  # as above
 
 
 @lru_cache(maxsize=1024)
-def _decoder(job_type: Any) -> msgspec.json.Decoder[Any]:
+def _reader(job_type: Any) -> Callable[[Raw], Any]:
+    """Return what reads the JSON of a payload as a value of a type."""
+    if hasattr(job_type, "model_validate_json"):
+        validate = job_type.model_validate_json
+        return lambda payload: validate(bytes(payload))
     try:
-        return msgspec.json.Decoder(job_type, dec_hook=_decode_model)
+        return msgspec.json.Decoder(job_type, dec_hook=_decode_model).decode
     except TypeError as error:
         raise InvalidConfigError(f"{job_type!r} cannot be a job type: {error}") from error
 
