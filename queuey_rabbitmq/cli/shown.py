@@ -145,7 +145,7 @@ def _cut(body: bytes) -> str:
 def _writable(value: Any) -> Any:
     """Return a header's value with what JSON has no words for written as text."""
     if isinstance(value, Mapping):
-        return {str(name): _writable(item) for name, item in value.items()}
+        return {str(_writable(name)): _writable(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_writable(item) for item in value]
     if isinstance(value, bytes):

@@ -63,12 +63,12 @@ def test_list_for_scripts_has_one_object_in_a_line(
 ) -> None:
     job = bury({"to": "ada"}, "mailbox unknown", attempt=3)
     put(queuey_broker, f"{emails.name}.dead", b"hello", headers={"n": 1})
-    put(queuey_broker, f"{emails.name}.dead", b"\xff")
+    put(queuey_broker, f"{emails.name}.dead", b"\xff", headers={b"\xfe": [b"\xfe"]})
     first, second, third = map(json.loads, run("dead", "list", emails.name, "--json").stdout.splitlines())
     assert (first["job_id"], first["job_type"], first["attempts"]) == (str(job.job_id), "send_email", 3)
     assert (first["reason"], first["origin"], first["payload"]) == ("mailbox unknown", emails.name, {"to": "ada"})
     assert (second["job_id"], second["body"], second["headers"]) == (None, "hello", {"n": 1})
-    assert third["body_base64"] == "/w=="
+    assert (third["body_base64"], third["headers"]) == ("/w==", {r"\xfe": [r"\xfe"]})
 
 
 def test_show_has_properties_headers_and_the_payload(run: Run, bury: Bury, emails: QueueConfig) -> None:
