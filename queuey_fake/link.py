@@ -11,6 +11,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
+from itertools import compress, repeat
+from operator import is_not
 from threading import Thread, current_thread
 from typing import Any, TypeVar
 
@@ -566,12 +568,13 @@ def blocking_in_callback() -> BackendError:
 
 def to_model(properties: amqp.Properties) -> Properties:
     """Return properties as the model keeps them, header values typed as pika would send them."""
-    named = zip(properties.__struct_fields__, astuple(properties), strict=True)
-    values: dict[str, Any] = {
-        name: text_of(value) if isinstance(value, bytes) else value for name, value in named if value is not None
-    }
-    if "headers" in values:
-        values["headers"] = table_from_python(values["headers"])
+    given = astuple(properties)
+    are_given = map(is_not, given, repeat(None))  # fourteen for each publish, and most are not
+    values = dict(compress(zip(properties.__struct_fields__, given, strict=True), are_given))
+    if any(map(isinstance, given, repeat(bytes))):
+        values = {name: text_of(value) if isinstance(value, bytes) else value for name, value in values.items()}
+    if properties.headers is not None:
+        values["headers"] = table_from_python(properties.headers)
     return Properties.of(values)
 
 

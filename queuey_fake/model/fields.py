@@ -145,10 +145,9 @@ def table_from_python(values: Mapping[str, Any] | None) -> Table:
     return {_key(key): field_from_python(value) for key, value in (values or {}).items()}
 
 
+@lru_cache(maxsize=256)  # names of headers, the same ones again and again
 def _key(key: str | bytes) -> str:
     """Return a key that fits into a short string, as pika checks it (pika.data.encode_short_string)."""
-    if isinstance(key, str) and key.isascii() and len(key) <= _KEY_OCTETS_MAX:  # most are
-        return key
     if not isinstance(key, str | bytes):
         raise TypeError(f"a field table has texts as keys, not {key!r} of type {type(key).__name__}")
     octets = key.encode() if isinstance(key, str) else key
