@@ -19,7 +19,14 @@ log = logging.getLogger("queuey_rabbitmq.hooks")
 
 
 class Hooks:
-    """Override what you want to see; every method is called in the thread in which it happens, and must be quick.
+    """Override what you want to see; every method must be quick, and may be called in several threads at a time.
+
+    Those of producers are called in the thread that enqueues, on the event loop where a coroutine does. Of a worker,
+    `started`, `handler_ended`, `succeeded` and `given_back` are called in the thread that takes the job, also where the
+    handler is a coroutine and runs elsewhere; and `dead_lettered` where the handler has ended. What depends on the
+    broker's answer is told in the thread of `Worker.run`, as those that take jobs do not wait for it, or in one of them
+    when many have been answered: `retried`, `deferred`, `settle_failed` but for an ack. So is everything that follows
+    where a function runs longer than its timeout. In `step` and in a burst, all are called in the caller's thread.
 
     `took` is how long the handler ran, in seconds of the backend's clock, to the millisecond. One attempt at a job is
     one `context`, the same object from `started` on.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -266,6 +267,65 @@ def test_hooks_see_the_life_of_a_job_with_durations(
         ("DEBUG", Work.five.name, 2),
         ("ERROR", Work.five.name, 1),
     ]
+
+
+class Places(Hooks):
+    """Keeps in which threads it is told of what, and shuts the worker down after the fourth outcome."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+        self.enough: Callable[[], None]
+
+    def _told(self, what: str, *, is_outcome: bool = True) -> None:
+        self.told.append((what, threading.current_thread().name))
+        if is_outcome and sum(what not in ("started", "handler_ended") for what, _ in self.told) == 4:
+            self.enough()
+
+    def started(self, _context: JobContext) -> None:
+        self._told("started", is_outcome=False)
+
+    def handler_ended(self, _context: JobContext) -> None:
+        self._told("handler_ended", is_outcome=False)
+
+    def succeeded(self, *_about: object) -> None:
+        self._told("succeeded")
+
+    def retried(self, *_about: object) -> None:
+        self._told("retried")
+
+    def deferred(self, *_about: object) -> None:
+        self._told("deferred")
+
+    def dead_lettered(self, *_about: object) -> None:
+        self._told("dead_lettered")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_hooks_are_called_in_the_threads_that_they_are_said_to_be(backend: RabbitMqBackend, *, is_async: bool) -> None:
+    places = Places()
+    worker = Worker(backend, Work, concurrency=1, hooks=[places])
+    places.enough = worker.shutdown
+    answers = [Retryable("503"), Deferred(60), Fatal("never"), None]
+
+    def do(_job: ByJob) -> None:
+        if (answer := answers.pop(0)) is not None:
+            raise answer
+
+    async def do_async(job: ByJob) -> None:
+        do(job)
+
+    worker.register(ByJob, do_async if is_async else do, retry=lambda _: RetryPolicy.fixed(2, 60))
+    Producer(backend, Work).enqueue_many([ByJob(number) for number in range(4)])
+    worker.run(signals=False)
+    here, takes_jobs = threading.current_thread().name, "queuey worker 1"
+    assert set(places.told) == {
+        ("started", takes_jobs),
+        ("handler_ended", takes_jobs),
+        ("succeeded", takes_jobs),
+        ("dead_lettered", takes_jobs),
+        ("retried", here),
+        ("deferred", here),
+    }
 
 
 def test_the_dead_letter_hook_comes_before_the_settle_and_again_when_that_failed(
