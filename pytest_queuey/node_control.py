@@ -78,7 +78,9 @@ class CommandControl:
             raise ControlError(f"'{' '.join(self.command)} eval' ended with {error.returncode}: {said}") from error
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ControlError(f"'{' '.join(self.command)} eval' could not be run: {error}") from error
-        return from_base64(done.stdout)
+        if (value := from_base64(done.stdout)) is None:
+            raise ControlError(f"'{' '.join(self.command)} eval' printed no value as rabbitmqctl does: {done.stdout!r}")
+        return value
 
 
 def as_base64(expressions: str) -> str:
@@ -87,7 +89,8 @@ def as_base64(expressions: str) -> str:
     return f"base64:encode(iolist_to_binary(begin {expressions} end))."
 
 
-def from_base64(printed: bytes) -> bytes:
-    """Return the value from what `rabbitmqctl eval` printed."""
+def from_base64(printed: bytes) -> bytes | None:
+    """Return the value from what `rabbitmqctl eval` printed; None where there is none in it."""
     # A long binary is printed over several lines: <<"..."\n  "...">>.
-    return base64.b64decode(b"".join(re.findall(rb'"([A-Za-z0-9+/=]*)"', printed)))
+    pieces = re.findall(rb'"([A-Za-z0-9+/=]*)"', printed)
+    return base64.b64decode(b"".join(pieces)) if pieces else None

@@ -77,10 +77,9 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
     lines = [f"queuey: brokers {', '.join(broker.id for broker in settings.broker.brokers)}"]
     for broker in settings.broker.real:
         try:
-            real = choose(settings, broker.version).what
+            lines.append(f"queuey: {broker.id} is {choose(settings, broker.version).what}")
         except SourceError as error:
-            real = str(error)
-        lines.append(f"queuey: {broker.id} is {real}")
+            lines.append(f"queuey: {broker.id}: {error}")
     return lines
 
 
@@ -188,9 +187,10 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the real brokers that this process has started."""
+    """End the real brokers that this process has started, and say where that is not to be had."""
     for broker in config.stash.get(_REAL_BROKERS, {}).values():
-        broker.close()
+        if (left := broker.close()) is not None:
+            sys.stderr.write(f"\nqueuey: {left}\n")
 
 
 def _real_broker(config: pytest.Config, version: str | None) -> RealBroker:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_queuey.asked import AskedBroker
 from pytest_queuey.broker_node import BrokerNode
+from pytest_queuey.node_control import ControlError
 from pytest_queuey.own_vhost import VhostPool, left_behind, prefix_of
 from pytest_queuey.sources.selection import Started, choose, wait_for
 from pytest_queuey.sources.server import RealServer, SourceError
@@ -33,6 +34,25 @@ class ReadyBroker(NamedTuple):
     """None where there is no way in: then tests share the virtual host of the URL."""
     restart: Callable[[], None] | None
     """Restarts it in good order; None where it is not this process's alone."""
+
+
+def _node_of(server: RealServer) -> BrokerNode | None:
+    """Return the way into a broker, where there is one; raises SourceError for a command that leads elsewhere."""
+    control = server.control()
+    if control is None:
+        return None
+    node = BrokerNode(control)
+    if server.ctl:
+        try:
+            vhosts = node.vhosts()
+        except ControlError as error:
+            raise SourceError(f"--queuey-rabbitmq-ctl: {error}") from error
+        if server.vhost not in vhosts:
+            raise SourceError(
+                f"--queuey-rabbitmq-ctl='{' '.join(server.ctl)}' leads to a broker without virtual host "
+                f"'{server.vhost}': is it another one than {server.what}?"
+            )
+    return node
 
 
 class RealBroker:
@@ -69,11 +89,10 @@ class RealBroker:
             try:
                 version = wait_for(server)
                 self._check_version(server, version)
+                node = _node_of(server)
             except SourceError as error:
                 self._error = error
                 raise
-            control = server.control()
-            node = BrokerNode(control) if control is not None else None
             vhosts = VhostPool(server, node, run=self._run) if node is not None else None
             is_ours_alone = self._started is not None and server.folder is not None
             self._ready = ReadyBroker(server, version, node, vhosts, self._restart if is_ours_alone else None)
@@ -93,25 +112,28 @@ class RealBroker:
         ready.node.restart()
         wait_for(ready.server)
 
-    def close(self) -> None:
+    def close(self) -> str | None:
         """End what this process has started, and delete on what it has not the virtual hosts that runs made.
 
-        These are the run's own, and those that killed ones have left.
+        These are the run's own, and those that killed ones have left. Return what may be left, and why.
         """
         ready, self._ready = self._ready, None
         if ready is not None and ready.vhosts is not None:
             ready.vhosts.close()
         started, self._started = self._started, None
         if started is None:
-            return
+            return None
         try:
             control = started.server.control()
-            if started.server.ctl and control is not None:
+            if started.server.ctl and control is not None and self._error is None:
                 node = BrokerNode(control)
                 node.delete_vhosts_named(prefix_of(self._run))
                 node.delete_vhosts(left_behind(node.vhosts()))
+        except ControlError as error:
+            return f"virtual hosts named {prefix_of(self._run)}... may be left on {started.server.what}: {error}"
         finally:
             started.close()
+        return None
 
     def _start(self) -> RealServer:
         if self._error is not None:

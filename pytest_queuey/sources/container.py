@@ -196,4 +196,6 @@ class ContainerControl:
             client.close()
         if status != 0:
             raise ControlError(f"rabbitmqctl in {where} ended with {status}: {output.decode(errors='replace')}")
-        return from_base64(output)
+        if (value := from_base64(output)) is None:
+            raise ControlError(f"rabbitmqctl in {where} printed no value: {output!r}")
+        return value

@@ -49,8 +49,9 @@ def choose(settings: Settings, version: str | None = None) -> Choice:
         try:
             return finders[source](settings, version)
         except SourceError as error:
-            reasons.append(f"  {source}: {error}")
-    raise SourceError("no real RabbitMQ can be had:\n" + "\n".join(reasons))
+            reasons.append(f"{source}: {error}")
+    said = f" {reasons[0]}" if len(reasons) == 1 else "".join(f"\n  {reason}" for reason in reasons)
+    raise SourceError(f"no real RabbitMQ can be had:{said}")
 
 
 def wait_for(server: RealServer) -> str:

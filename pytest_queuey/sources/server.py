@@ -57,6 +57,11 @@ class RealServer:
         """Return the user that the URL logs in as."""
         return broker_urls.parse(self.url)[0].user
 
+    @property
+    def vhost(self) -> str:
+        """Return the virtual host that the URL leads to."""
+        return broker_urls.parse(self.url)[0].virtual_host
+
     def control(self) -> NodeControl | None:
         """Return the way into the node, or None where there is none."""
         if self.folder is not None:

@@ -28,6 +28,11 @@ def test_a_command_that_fails_says_so_in_its_words(tmp_path: Path) -> None:
         CommandControl(command).evaluate("answer()")
 
 
+def test_a_command_that_prints_no_value_is_no_rabbitmqctl() -> None:
+    with pytest.raises(ControlError, match="'/bin/echo eval' printed no value as rabbitmqctl does: b'eval base64"):
+        CommandControl(("/bin/echo",)).evaluate("answer()")
+
+
 def test_a_command_that_is_not_there_is_named() -> None:
     with pytest.raises(ControlError, match="'/nonexistent/rabbitmqctl eval' could not be run"):
         CommandControl(("/nonexistent/rabbitmqctl",)).evaluate("answer()")
