@@ -2,7 +2,7 @@
 
 Run without arguments it uses the RabbitMQ in memory, whose time is moved: a story of more than a minute takes a
 moment. With `--url amqp://...` the same program runs on a real RabbitMQ, where it really waits; so there the story is
-told ten times as fast (`--pace 0.1`), in a queue of its own that is deleted at the end.
+told ten times as fast (`--pace 0.1`), and its queues are deleted at the end.
 """
 
 from __future__ import annotations
@@ -11,24 +11,29 @@ import argparse
 import logging
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from datetime import timedelta
 
-from emails import EMAILS, AddressRefused, ApiUnavailable, SendEmail, TooManyRequests, enqueue, handle
+from emails import AddressRefused, ApiUnavailable, Emails, EmailSender, SendEmail, TooManyRequests, welcome
 
 from queuey_fake import FakeBroker
 from queuey_rabbitmq import (
     ConnectError,
+    DeadLetters,
+    Hooks,
     InvalidConfigError,
-    QueueConfig,
+    JobContext,
+    Producer,
     RabbitMqBackend,
     RabbitMqOptions,
     RetryPolicy,
+    Worker,
     pika,
     topology,
 )
+
+log = logging.getLogger("emails.story")
 
 BACKLOG = ("grace", "alan", "edsger", "barbara", "nobody")
 
@@ -53,33 +58,51 @@ class SlowApi:
         self._wait(12 * self._pace)
 
 
-def tell(backend: RabbitMqBackend, queue: QueueConfig, api: SlowApi) -> None:
-    """Queue the emails and handle them until none is left."""
-    log = logging.getLogger("emails.story")
-    backend.declare([queue])
-    with backend.consume(queue) as deliveries:
+class Told(Hooks):
+    """Tells what becomes of emails that were not sent."""
 
-        def handle_next() -> None:
-            delivery = deliveries.get(timeout=60)
-            assert delivery is not None, "no email came back within a minute"
-            handle(delivery, api, queue=queue)
+    def deferred(self, context: JobContext, reason: str, delay: timedelta, took: float) -> None:
+        """Tell of one that was too early."""
+        del took
+        seconds, who = delay.total_seconds(), context.correlation_id
+        log.info("%s: %s. Deferred by %g s, still attempt %d", who, reason, seconds, context.attempt)
 
-        enqueue(backend, SendEmail("ada", "Welcome"), queue=queue)
-        handle_next()
+    def retried(self, context: JobContext, error: BaseException, delay: timedelta, took: float) -> None:
+        """Tell of one that may work next time."""
+        del took
+        seconds, who = delay.total_seconds(), context.correlation_id
+        log.info("%s: %s. Attempt %d follows in %g s", who, error, context.attempt + 1, seconds)
+
+    def dead_lettered(self, context: JobContext, reason: str, error: BaseException | None, took: float) -> None:
+        """Tell of one that will never work."""
+        del reason, took
+        log.info("%s: %s. That will never work: moved to the dead queue", context.correlation_id, error)
+
+
+def tell(backend: RabbitMqBackend, api: SlowApi, *, pace: float) -> None:
+    """Queue the emails and handle them until none is left; the backoff is the story's, and not drawn at random."""
+    retry = RetryPolicy.exponential(3, base=5 * pace, jitter=False)
+    producer = Producer(backend, Emails)
+    with Worker(backend, Emails, retry={Emails.emails: retry}, hooks=[Told()]) as worker:
+        worker.register(SendEmail, EmailSender(api))
+
+        def handle(count: int) -> None:
+            for _ in range(count):
+                if not worker.step(timeout=60):
+                    raise TimeoutError("no email came back within a minute")
+
+        welcome(producer, "ada")
+        handle(1)
         for name in BACKLOG:
-            enqueue(backend, SendEmail(name, "Welcome"), queue=queue)
+            welcome(producer, name)
         log.info("(meanwhile %d more pile up: %s)", len(BACKLOG), ", ".join(BACKLOG))
-        for _ in range(3):
-            handle_next()
+        handle(3)
         log.info("(the deferral is over: ada is next, ahead of barbara and nobody, who have waited all along)")
-        for _ in range(5):
-            handle_next()
-    with backend.consume(QueueConfig(topology.dead_queue_name(queue.name, ".dead"))) as dead_letters:
-        dead = dead_letters.get(timeout=60)
-        assert dead is not None, "the dead letter is not there"
-        reason = (dead.properties.headers or {})["x-death-reason"]
-        log.info("(dead queue: %s, because %s)", dead.envelope.decode(SendEmail).to, reason)
-        dead.ack()
+        handle(5)
+    letters = DeadLetters(backend, Emails.emails)
+    for letter in letters:
+        log.info("(dead queue: %s, because %s)", letter.decode(SendEmail).to, letter.reason)
+    letters.purge()
 
 
 def on_fake(pace: float) -> None:
@@ -88,27 +111,18 @@ def on_fake(pace: float) -> None:
     begun = time.perf_counter()
     with FakeBroker() as broker, broker.backend() as backend, times_shown(backend):
         began_ms = backend.now_ms()
-        tell(backend, story_queue(EMAILS.name, pace), SlowApi(broker.advance, pace=pace))
+        tell(backend, SlowApi(broker.advance, pace=pace), pace=pace)
         seconds = (backend.now_ms() - began_ms) / 1000
     print(f"{seconds:g} s of virtual time took {time.perf_counter() - begun:.2f} s.")
 
 
 def on_rabbitmq(url: str, pace: float) -> None:
-    """Run on a real RabbitMQ, in a queue of this run alone."""
-    queue = story_queue(f"{EMAILS.name}.{uuid.uuid4()}", pace)
+    """Run on a real RabbitMQ that has no such queues yet."""
     options = RabbitMqOptions(retry_granularity=0.1, deferred_granularity=0.1)
-    with RabbitMqBackend.with_options(url, options) as backend, times_shown(backend):
+    with RabbitMqBackend.with_options(url, options) as backend, times_shown(backend), own_queues(url):
         print(f"Emails through an API with a rate limit, on a real RabbitMQ, {1 / pace:g} times as fast.")
         print(f"It really waits, about {75 * pace:g} s in all. Seconds:")
-        try:
-            tell(backend, queue, SlowApi(time.sleep, pace=pace))
-        finally:
-            delete(url, [queue.name, topology.dead_queue_name(queue.name, options.dead_suffix)])
-
-
-def story_queue(name: str, pace: float) -> QueueConfig:
-    """Return the application's queue under a name, its backoff to the story's pace and not drawn at random."""
-    return replace(EMAILS, name=name, retry=RetryPolicy.exponential(3, base=5 * pace, jitter=False))
+        tell(backend, SlowApi(time.sleep, pace=pace), pace=pace)
 
 
 @contextmanager
@@ -125,19 +139,35 @@ def times_shown(backend: RabbitMqBackend) -> Iterator[None]:
     logger = logging.getLogger("emails")
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
+    logging.getLogger("queuey_rabbitmq.worker").addHandler(logging.NullHandler())  # the story is told by the hooks
     try:
         yield
     finally:
         logger.removeHandler(handler)
 
 
-def delete(url: str, queues: list[str]) -> None:
-    """Delete queues."""
+@contextmanager
+def own_queues(url: str) -> Iterator[None]:
+    """Delete the queues at the end; end the program where they are there already, for they may be somebody's."""
+    queue = Emails.emails.name
     connection = pika.BlockingConnection(pika.URLParameters(url))
-    channel = connection.channel()
-    for queue in queues:
+    try:
+        connection.channel().queue_declare(queue, passive=True)
+    except pika.exceptions.ChannelClosedByBroker:
+        pass
+    else:
+        connection.close()
+        sys.exit(
+            f"queue '{queue}' is there already, and the story would handle its jobs and delete it at the end. "
+            "Use another virtual host; or, if a story was broken off here, delete the queue"
+        )
+    try:
+        yield
+    finally:
+        channel = connection.channel()
         channel.queue_delete(queue)
-    connection.close()
+        channel.queue_delete(topology.dead_queue_name(queue, topology.DEFAULT_DEAD_SUFFIX))
+        connection.close()
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,14 +1,24 @@
 """The application's tests. They run on the RabbitMQ in memory, and unchanged on a real one (--queuey-broker=all)."""
 
 import uuid
-from dataclasses import replace
 
 import pytest
-from emails import EMAILS, AddressRefused, ApiUnavailable, SendEmail, TooManyRequests, enqueue, handle
+from emails import AddressRefused, ApiUnavailable, Emails, EmailSender, SendEmail, TooManyRequests, welcome
 
 from pytest_queuey.broker_under_test import BrokerUnderTest
 from pytest_queuey.queuey_clock import QueueyClock
-from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend, RabbitMqOptions, RetryPolicy, topology
+from queuey_rabbitmq import (
+    DeadLetter,
+    DeadLetters,
+    Deferred,
+    Envelope,
+    JobContext,
+    Producer,
+    RabbitMqBackend,
+    RabbitMqOptions,
+    RetryPolicy,
+    Worker,
+)
 
 
 class Api:
@@ -26,112 +36,113 @@ class Api:
 
 
 @pytest.fixture
-def queue(queuey_broker: BrokerUnderTest) -> QueueConfig:
-    return replace(EMAILS, name=queuey_broker.name(EMAILS.name), retry=RetryPolicy.fixed(2, 0.2))
+def backend(queuey_broker: BrokerUnderTest) -> RabbitMqBackend:
+    """Return a backend whose waits may be short, for what these tests wait on a real broker."""
+    return queuey_broker.backend(RabbitMqOptions(retry_granularity=0.1, deferred_granularity=0.1))
 
 
 @pytest.fixture
-def backend(queuey_broker: BrokerUnderTest, queue: QueueConfig) -> RabbitMqBackend:
-    """Return a backend whose waits may be short, for what these tests wait on a real broker."""
-    backend = queuey_broker.backend(RabbitMqOptions(retry_granularity=0.1, deferred_granularity=0.1))
-    backend.declare([queue])
-    return backend
+def producer(backend: RabbitMqBackend) -> Producer[Emails]:
+    return Producer(backend, Emails)
 
 
-def handle_one(backend: RabbitMqBackend, api: Api, queue: QueueConfig) -> Envelope:
-    """Handle the next email as a worker does, and return its job."""
-    with backend.consume(queue) as deliveries:
-        delivery = deliveries.get(timeout=5)
-        assert delivery is not None, "no email came"
-        handle(delivery, api, queue=queue)
-        return delivery.envelope
+def handle(backend: RabbitMqBackend, api: Api, *, jobs: int = 1) -> None:
+    """Handle the next emails as a worker does that tries each twice."""
+    with Worker(backend, Emails, retry={Emails.emails: RetryPolicy.fixed(2, 0.2)}) as worker:
+        worker.register(SendEmail, EmailSender(api))
+        for _ in range(jobs):
+            assert worker.step(timeout=5), "no email came"
 
 
-def is_empty(backend: RabbitMqBackend, queue: QueueConfig) -> bool:
-    with backend.consume(queue) as deliveries:
-        return deliveries.get(timeout=0.1) is None
+def dead_letters(backend: RabbitMqBackend) -> list[DeadLetter]:
+    return list(DeadLetters(backend, Emails.emails))
 
 
-def dead_letter(backend: RabbitMqBackend, queue: QueueConfig) -> tuple[Envelope, str]:
-    """Take the next dead letter, with its reason."""
-    with backend.consume(QueueConfig(topology.dead_queue_name(queue.name, ".dead"))) as dead_letters:
-        delivery = dead_letters.get(timeout=5)
-        assert delivery is not None, "no dead letter came"
-        delivery.ack()
-        return delivery.envelope, str((delivery.properties.headers or {})[topology.HEADER_DEATH_REASON])
-
-
-def test_an_email_is_sent_once_and_leaves_the_queue(backend: RabbitMqBackend, queue: QueueConfig) -> None:
-    enqueue(backend, SendEmail("ada", "Welcome"), queue=queue)
+def test_an_email_is_sent_once_and_leaves_the_queue(
+    backend: RabbitMqBackend, producer: Producer[Emails], queuey_broker: BrokerUnderTest
+) -> None:
     api = Api()
-    handle_one(backend, api, queue)
+    welcome(producer, "ada")
+    handle(backend, api)
     assert api.sent == ["ada"]
-    assert is_empty(backend, queue)
+    queue = queuey_broker.queue(Emails.emails.name)
+    assert queue is not None
+    assert queue.ready == 0
+
+
+def test_a_429_defers_by_what_the_api_asks_for() -> None:
+    """A handler is a function: where only its answer matters, no broker is needed."""
+    sender = EmailSender(Api(TooManyRequests(retry_after=30)))
+    with pytest.raises(Deferred, match="the API answered 429, Retry-After: 30") as deferred:
+        sender.handle(SendEmail("ada", "Welcome"), JobContext(attempt=1))
+    assert deferred.value.delay == 30
 
 
 def test_a_429_costs_no_attempt_and_returns_ahead_of_the_backlog(
-    backend: RabbitMqBackend, queue: QueueConfig, queuey_clock: QueueyClock
+    backend: RabbitMqBackend,
+    producer: Producer[Emails],
+    queuey_clock: QueueyClock,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", "emails")
     api = Api(TooManyRequests(retry_after=0.2))
-    enqueue(backend, SendEmail("ada", "Welcome"), queue=queue)
-    handle_one(backend, api, queue)
-    enqueue(backend, SendEmail("grace", "Welcome"), queue=queue)
-    enqueue(backend, SendEmail("alan", "Welcome"), queue=queue)
+    welcome(producer, "ada")
+    handle(backend, api)
+    welcome(producer, "grace")
+    welcome(producer, "alan")
 
     queuey_clock.advance(0.3)
-    job = handle_one(backend, api, queue)
-    assert (job.attempt, job.deferrals) == (1, 1)
-    handle_one(backend, api, queue)
-    handle_one(backend, api, queue)
+    handle(backend, api, jobs=3)
     assert api.sent == ["ada", "grace", "alan"]
+    assert "ada: sent on attempt 1, after a deferral" in caplog.text
 
 
 @pytest.mark.queuey_broker("fake")  # nobody waits 30 s for a test
 def test_an_email_is_never_sent_before_its_retry_after(
-    backend: RabbitMqBackend, queue: QueueConfig, queuey_broker: BrokerUnderTest, queuey_clock: QueueyClock
+    backend: RabbitMqBackend, producer: Producer[Emails], queuey_broker: BrokerUnderTest, queuey_clock: QueueyClock
 ) -> None:
-    enqueue(backend, SendEmail("ada", "Welcome"), queue=queue)
-    handle_one(backend, Api(TooManyRequests(retry_after=30)), queue)
+    welcome(producer, "ada")
+    handle(backend, Api(TooManyRequests(retry_after=30)))
 
     queuey_clock.advance(29.999)
-    waiting = queuey_broker.queue(queue.name)
+    waiting = queuey_broker.queue(Emails.emails.name)
     assert waiting is not None
     assert waiting.ready == 0
     queuey_clock.advance(0.001)
-    back = queuey_broker.queue(queue.name)
+    back = queuey_broker.queue(Emails.emails.name)
     assert back is not None
     assert back.ready == 1
 
 
-def test_a_503_is_retried_after_the_backoff(backend: RabbitMqBackend, queue: QueueConfig) -> None:
+def test_a_503_is_retried_after_the_backoff(
+    backend: RabbitMqBackend, producer: Producer[Emails], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "emails")
     api = Api(ApiUnavailable("503"))
-    enqueue(backend, SendEmail("ada", "Welcome"), queue=queue)
-    handle_one(backend, api, queue)
+    welcome(producer, "ada")
+    handle(backend, api)
     failed_at_ms = backend.now_ms()
 
-    job = handle_one(backend, api, queue)
-    assert job.attempt == 2
+    handle(backend, api)
     assert backend.now_ms() - failed_at_ms >= 190  # 200 ms by the broker's clock; ours is read a little later
     assert api.sent == ["ada"]
+    assert "ada: sent on attempt 2" in caplog.text
 
 
-def test_the_last_503_makes_a_dead_letter_that_says_so(backend: RabbitMqBackend, queue: QueueConfig) -> None:
-    api = Api(ApiUnavailable("503"), ApiUnavailable("503"))
-    enqueue(backend, SendEmail("ada", "Welcome"), queue=queue)
-    handle_one(backend, api, queue)
-    handle_one(backend, api, queue)
+def test_the_last_503_makes_a_dead_letter_that_says_so(backend: RabbitMqBackend, producer: Producer[Emails]) -> None:
+    welcome(producer, "ada")
+    handle(backend, Api(ApiUnavailable("503"), ApiUnavailable("503")), jobs=2)
 
-    job, reason = dead_letter(backend, queue)
-    assert job.decode(SendEmail).to == "ada"
-    assert reason == "gave up after attempt 2: the API answered 503"
+    [letter] = dead_letters(backend)
+    assert letter.decode(SendEmail) == SendEmail("ada", "Welcome")
+    assert letter.reason == "gave up after attempt 2 of 2: Retryable: the API answered 503"
 
 
-def test_a_refused_address_is_not_tried_again(backend: RabbitMqBackend, queue: QueueConfig) -> None:
-    enqueue(backend, SendEmail("nobody", "Welcome"), queue=queue)
-    handle_one(backend, Api(AddressRefused("400 no such mailbox")), queue)
-    job, reason = dead_letter(backend, queue)
-    assert (job.attempt, reason) == (1, "the API answered 400 no such mailbox")
-    assert is_empty(backend, queue)
+def test_a_refused_address_is_not_tried_again(backend: RabbitMqBackend, producer: Producer[Emails]) -> None:
+    welcome(producer, "nobody")
+    handle(backend, Api(AddressRefused("400 no such mailbox")))
+    [letter] = dead_letters(backend)
+    assert (letter.attempts, letter.reason) == (1, "fatal: the API answered 400 no such mailbox")
 
 
 @pytest.mark.parametrize(
@@ -142,18 +153,20 @@ def test_a_refused_address_is_not_tried_again(backend: RabbitMqBackend, queue: Q
     ],
 )
 def test_a_job_that_is_no_email_is_moved_aside(
-    backend: RabbitMqBackend, queue: QueueConfig, job_type: str, payload: dict[str, str], reason: str
+    backend: RabbitMqBackend, producer: Producer[Emails], job_type: str, payload: dict[str, str], reason: str
 ) -> None:
+    del producer  # it has declared the queue
     backend.publish(
         Envelope(
             job_id=uuid.uuid4(),
             job_type=job_type,
-            queue=queue.name,
+            queue=Emails.emails.name,
             enqueued_at_ms=backend.now_ms(),
             payload=payload,
         )
     )
     api = Api()
-    handle_one(backend, api, queue)
-    assert reason in dead_letter(backend, queue)[1]
+    handle(backend, api)
+    [letter] = dead_letters(backend)
+    assert reason in str(letter.reason)
     assert api.sent == []

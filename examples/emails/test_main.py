@@ -6,8 +6,10 @@ import time
 
 import main
 import pytest
+from emails import Emails, welcome
 
 from pytest_queuey.broker_under_test import BrokerUnderTest
+from queuey_rabbitmq import Producer
 
 STORY = """\
 ada: the API answered 429
@@ -21,7 +23,7 @@ barbara: the API answered 503 Service Unavailable. Attempt 2
 nobody: the API answered 400
 barbara: the API answered 503 Service Unavailable. Attempt 3
 barbara: sent on attempt 3
-dead queue: nobody, because the API answered 400 no such mailbox""".splitlines()
+dead queue: nobody, because fatal: the API answered 400 no such mailbox""".splitlines()
 
 
 def told(output: str) -> list[tuple[float, str]]:
@@ -48,6 +50,17 @@ def test_the_story_is_the_same_on_a_real_broker(
     lines = told(capsys.readouterr().out)
     assert len(lines) == len(STORY)
     assert [what for (_, what), line in zip(lines, STORY, strict=True) if line not in what] == []
+
+
+@pytest.mark.queuey_broker("rabbitmq")
+def test_a_queue_that_may_be_somebodys_is_left_alone(queuey_broker: BrokerUnderTest) -> None:
+    with queuey_broker.backend() as backend:
+        welcome(Producer(backend, Emails), "ada")
+    with pytest.raises(SystemExit, match=r"^queue 'myapp.emails' is there already"):
+        main.main(["--url", queuey_broker.url])
+    queue = queuey_broker.queue(Emails.emails.name)
+    assert queue is not None
+    assert queue.ready == 1
 
 
 def test_a_pace_of_zero_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
