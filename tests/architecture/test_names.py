@@ -13,6 +13,8 @@ NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc"
 
 def exported(source: str) -> list[str] | None:
     """Return the `__all__` of a module, or None where it has none."""
+    if "__all__" not in source:  # most modules need not be parsed
+        return None
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
             names: list[str] = ast.literal_eval(node.value)
