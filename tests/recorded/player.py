@@ -21,7 +21,7 @@ PLAIN = (
     *("queue_bind", "queue_unbind", "exchange_delete", "exchange_bind", "exchange_unbind", "exchange_declare"),
     *("basic_qos", "basic_ack", "basic_nack", "basic_reject", "basic_recover", "tx_select", "tx_commit", "tx_rollback"),
 )
-UNSETTLED = ["wait", "sync", "close_connection", "close_channel", "wire_start", "wire", "open_connection"]
+UNANSWERED = ("publish", "basic_ack", "basic_nack", "basic_reject")  # of every other operation the answer is waited for
 NOT_ARGUMENTS = ["op", "ch", "conn", "note", "as", "raw", "nosettle", "result", "events"]
 PREFIXES = itertools.count()
 
@@ -65,7 +65,7 @@ class Player:
         settles = not step.get("nosettle") and op != "wait"
         try:
             result = self.operation(op)(ref, arguments, step)
-            if settles and op not in UNSETTLED:
+            if settles and op in UNANSWERED:
                 self.flush(ref)
         except Exception as error:  # noqa: BLE001  whatever a call raises is its result
             result = self.values.error(error)
