@@ -292,17 +292,6 @@ def test_the_url_of_the_fake_reaches_the_same_broker(run_pytest: pytest.Pytester
     run_pytest.runpytest_inprocess().assert_outcomes(passed=1)
 
 
-def test_the_fake_runs_under_xdist(run_pytest: pytest.Pytester) -> None:
-    run_pytest.makepyfile(
-        """
-        import pytest
-        @pytest.mark.parametrize("n", range(4))
-        def test_it(queuey_broker, n): assert queuey_broker.queues() == []
-        """
-    )
-    run_pytest.runpytest_subprocess("-n", "2", "-p", "xdist").assert_outcomes(passed=4)
-
-
 def test_a_run_that_does_not_use_the_fixtures_loads_nothing_of_queuey_but_the_plugin(
     run_pytest: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,8 +163,8 @@ def test_a_handler_sees_where_time_machine_has_travelled(queuey_backend: RabbitM
     assert seeing.seen[0][:2] == (T.timestamp(), T.timestamp())
 
 
-def test_a_module_that_bound_time_before_the_freeze_sees_frozen_time(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
+def test_a_module_that_bound_time_before_the_freeze_sees_frozen_time(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(
         queue_jobs="""
         from datetime import UTC, datetime
         from time import time
@@ -182,13 +182,13 @@ def test_a_module_that_bound_time_before_the_freeze_sees_frozen_time(pytester: p
                 assert queue_jobs.seen() == (1893456000.0, 1893456000.0)
         """,
     )
-    pytester.runpytest_subprocess("-p", "no:asyncio").assert_outcomes(passed=1)
+    run_pytest.runpytest_subprocess().assert_outcomes(passed=1)
 
 
 def test_a_freeze_that_began_before_queuey_was_loaded_is_the_brokers_and_the_handlers(
-    pytester: pytest.Pytester,
+    run_pytest: pytest.Pytester,
 ) -> None:
-    pytester.makepyfile(
+    run_pytest.makepyfile(
         conftest="""
         from freezegun import freeze_time
         freezer = freeze_time("2030-01-01")
@@ -226,7 +226,7 @@ def test_a_freeze_that_began_before_queuey_was_loaded_is_the_brokers_and_the_han
             assert real_time.monotonic_s() < 1e9
         """,
     )
-    pytester.runpytest_subprocess("-p", "no:asyncio").assert_outcomes(passed=2)
+    run_pytest.runpytest_subprocess().assert_outcomes(passed=2)
 
 
 def test_waits_of_the_standard_library_end_while_time_is_frozen() -> None:
