@@ -98,7 +98,9 @@ def closed_port() -> int:
 @pytest.fixture
 def serve() -> Iterator[Callable[[Callable[[socket.socket], None]], int]]:
     """Serve the connections to a port with a function, each in a thread; return the port."""
+    peers: list[socket.socket] = []
     with contextlib.ExitStack() as stack:
+        stack.callback(lambda: [peer.close() for peer in peers])
 
         def serve(behave: Callable[[socket.socket], None]) -> int:
             server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -107,14 +109,16 @@ def serve() -> Iterator[Callable[[Callable[[socket.socket], None]], int]]:
                 with contextlib.suppress(OSError):
                     while True:
                         peer, _ = server.accept()
-                        stack.callback(peer.close)
+                        peers.append(peer)
                         Thread(target=handle, args=(peer,), daemon=True).start()
 
             def handle(peer: socket.socket) -> None:
                 with contextlib.suppress(OSError):
                     behave(peer)
 
-            Thread(target=accept, daemon=True).start()
+            accepting = Thread(target=accept, daemon=True)
+            accepting.start()
+            stack.callback(accepting.join, 5)  # who is accepted last is closed too
             stack.callback(server.shutdown, socket.SHUT_RDWR)
             return int(server.getsockname()[1])
 
