@@ -72,7 +72,7 @@ def check_mark(words: tuple[object, ...], others: Collection[str]) -> None:
     """Raise ValueError where a word of a mark means no broker that there can be, or it has others than `reason`."""
     if not set(others) <= {"reason"}:
         raise ValueError("it takes kinds of broker, and a reason=")
-    if not all(isinstance(word, str) and _is_known(word) for word in words):
+    if not words or not all(isinstance(word, str) and _is_known(word) for word in words):
         raise ValueError(f"the kinds of broker are 'fake' and 'rabbitmq'; {_VERSIONED}")
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_queuey.pace import FakePace, Pace, RealPace, in_seconds
 from queuey_fake import frozen_time
+from queuey_fake.fake_broker import checked_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -158,7 +159,7 @@ class FakeUnderTest:
 
     def name(self, name: str) -> str:
         """Return the name itself: the broker is this test's alone."""
-        return name
+        return checked_name(name)
 
     def now_ms(self) -> int:
         """Return its clock, in ms since the epoch."""
@@ -234,13 +235,13 @@ class RabbitMqUnderTest:
         """Return a new backend on it, over AMQP; closed when the test ends."""
         from queuey_rabbitmq import RabbitMqOptions
 
-        backend = self._vhost.backend(options or RabbitMqOptions(), self.url)
+        backend = self._vhost.backend(RabbitMqOptions() if options is None else options, self.url)
         self._closing.callback(backend.close)
         return backend
 
     def name(self, name: str) -> str:
         """Return a name for a queue that no other test meets."""
-        return self._vhost.name(name)
+        return self._vhost.name(checked_name(name))
 
     def now_ms(self) -> int:
         """Return the clock of this machine, in ms since the epoch."""
@@ -257,7 +258,7 @@ class RabbitMqUnderTest:
 
     def queue(self, name: str) -> QueueLook | None:
         """Return one queue as it is now, or None where there is none."""
-        return self._vhost.queue(name)
+        return self._vhost.queue(checked_name(name))
 
     def queues(self) -> Sequence[QueueLook]:
         """Return every queue as it is now; raises NotOnThisBrokerError in a shared virtual host."""

@@ -267,7 +267,10 @@ def queuey_broker(request: pytest.FixtureRequest, _queuey_asked_broker: AskedBro
     version = _queuey_asked_broker.version or FAKE_VERSIONS[-1]
     fake = FakeBroker(version, wait_guard=settings.wait_guard)
     for mark in request.node.iter_markers(_EXPECT_LOSS):
-        fake.journal.expect_loss(**mark.kwargs)
+        try:
+            fake.journal.expect_loss(*mark.args, **mark.kwargs)
+        except TypeError as error:
+            pytest.fail(f"{_EXPECT_LOSS} takes reason= and queue=, both text: {error}", pytrace=False)
     report = FailureReport.of(request.config, settings)
     report.watch(request.node, fake)
     traces: Traces | None = request.config.stash.get(_TRACES, None)

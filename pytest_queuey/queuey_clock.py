@@ -94,13 +94,17 @@ class QueueyClock:
         if isinstance(until, datetime):
             span = self._until(until)
         is_met = None if isinstance(until, datetime) else until
+        if is_met is not None and not callable(is_met):
+            raise TypeError(f"until: expected a datetime, or a function that tells whether to end, got {until!r}")
         if is_met is None and not workers:
             raise ValueError("run needs something to run: a worker, or a function")
-        steps = [worker if callable(worker) else worker.step for worker in workers]
+        steps = [_step_of(worker) for worker in workers]
         end_ms = None if is_met is not None and not span else self._end_ms(span.total_seconds())
         return _Stretch(self._broker, steps, is_met, end_ms).run()
 
     def _until(self, instant: datetime) -> timedelta:
+        if not isinstance(instant, datetime):
+            raise TypeError(f"an instant is a datetime, not {instant!r}")
         aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
         left = (aware - _EPOCH) - self._broker.now_ms() * _MILLISECOND
         if left < timedelta(0):
@@ -112,6 +116,13 @@ class QueueyClock:
             raise ValueError(f"time advances forwards, not by {seconds:g} s")
         self._broker.pace.check(seconds)
         return self._broker.now_ms() + round(seconds * 1000)
+
+
+def _step_of(worker: Steps | Callable[[], object]) -> Callable[[], object]:
+    step = worker if callable(worker) else getattr(worker, "step", None)
+    if not callable(step):
+        raise TypeError(f"run drives workers, which have a method `step`, and functions, not {worker!r}")
+    return step
 
 
 class _Stretch:

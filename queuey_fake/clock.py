@@ -15,6 +15,8 @@ from typing import Protocol
 from queuey_fake import frozen_time, real_time
 
 MS_PER_SECOND = 1000
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999, after which there is no datetime."""
 
 
 class Participant(Protocol):
@@ -99,6 +101,8 @@ class ManualClock:
 
     def move_to_ms(self, target_ms: int) -> None:
         """Move to an instant in ms since the epoch, stopping wherever something is due on the way."""
+        if target_ms > LAST_MS:
+            raise ValueError(f"time ends with the year 9999, and it was to move to {target_ms} ms since 1970")
         stopped_ms = None
         while True:
             self.before_move()

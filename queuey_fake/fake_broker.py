@@ -81,8 +81,10 @@ class FakeBroker:
         from queuey_fake.link import InProcessLink
         from queuey_rabbitmq.backend import RabbitMqBackend
         from queuey_rabbitmq.options import RabbitMqOptions
+        from queuey_rabbitmq.placement import check_kind
 
-        options = options or RabbitMqOptions()
+        options = RabbitMqOptions() if options is None else options
+        check_kind(options, RabbitMqOptions, "connecting a backend")
         made: list[RabbitMqBackend] = []
         link = InProcessLink(
             self._engine,
@@ -146,6 +148,7 @@ class FakeBroker:
         """Return what a queue is like now, or None where there is none; renews no lease."""
         from queuey_fake.inspection import queue_view
 
+        checked_name(name)
         snapshot = self._engine.look(lambda: self._engine.model.queue_snapshot(name))
         return None if snapshot is None else queue_view(snapshot)
 
@@ -197,3 +200,10 @@ class FakeBroker:
         if self._server is not None:
             self._server.close()
         self._engine.close()
+
+
+def checked_name(name: str) -> str:
+    """Return a queue's name; raises TypeError for anything else, which no queue would be found by."""
+    if not isinstance(name, str):
+        raise TypeError(f"a queue's name is text, got {name!r}")
+    return name

@@ -105,6 +105,8 @@ class Journal:
 
     def expect_loss(self, *, reason: str | None = None, queue: str | None = None) -> None:
         """Say that messages will be, or have been, lost: in that queue, with `reason` in its reason; None is any."""
+        if not isinstance(reason, str | None) or not isinstance(queue, str | None):
+            raise TypeError(f"the reason of a loss and the name of a queue are texts, not {reason!r} and {queue!r}")
         self._expected.append((reason, queue))
 
     def unexpected_losses(self, *, of_others: bool = False) -> list[Loss]:

@@ -155,17 +155,18 @@ def test_a_test_that_uses_the_server_runs_on_each_that_was_asked_for(run_pytest:
     ]
 
 
-def test_a_mark_with_an_unknown_kind_is_an_error(run_pytest: pytest.Pytester) -> None:
+@pytest.mark.parametrize("kinds", ["'redis'", ""])
+def test_a_mark_with_an_unknown_kind_or_none_is_an_error(run_pytest: pytest.Pytester, kinds: str) -> None:
     run_pytest.makepyfile(
-        """
+        f"""
         import pytest
-        @pytest.mark.queuey_broker("redis")
+        @pytest.mark.queuey_broker({kinds})
         def test_it(queuey_broker): pass
         """
     )
     result = run_pytest.runpytest_inprocess()
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*test_it: queuey_broker('redis'): the kinds of broker are 'fake' and 'rabbitmq'; *"])
+    result.stdout.fnmatch_lines([f"*test_it: queuey_broker({kinds}): the kinds of broker are 'fake' and 'rabbitmq'; *"])
 
 
 def test_asked_for_at_run_time_only_it_is_the_first_kind(run_pytest: pytest.Pytester) -> None:

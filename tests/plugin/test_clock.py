@@ -1,4 +1,11 @@
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+
+from pytest_queuey.broker_under_test import BrokerUnderTest
+from pytest_queuey.queuey_clock import QueueyClock
+from queuey_rabbitmq import InvalidConfigError, QueueConfig
 
 
 def test_the_clock_moves_the_fake_and_waits_for_nothing(run_pytest: pytest.Pytester) -> None:
@@ -26,3 +33,28 @@ def test_the_clock_moves_the_fake_and_waits_for_nothing(run_pytest: pytest.Pytes
         """
     )
     run_pytest.runpytest_inprocess().assert_outcomes(passed=2)
+
+
+def test_what_cannot_be_meant_is_refused_by_what_it_is(
+    queuey_broker: BrokerUnderTest, queuey_clock: QueueyClock
+) -> None:
+    refused: list[tuple[str, Callable[[], object]]] = [
+        (
+            "expected a datetime, or a function that tells whether to end, got 3",
+            lambda: queuey_clock.run(until=any_(3)),
+        ),
+        ("run drives workers, which have a method `step`, and functions, not 3", lambda: queuey_clock.run(any_(3))),
+        ("an instant is a datetime, not '2030-01-01'", lambda: queuey_clock.move_to(any_("2030-01-01"))),
+        (r"a queue's name is text, got QueueConfig\(", lambda: queuey_broker.queue(any_(QueueConfig("emails")))),
+        ("a queue's name is text, got b'emails'", lambda: queuey_broker.name(any_(b"emails"))),
+    ]
+    for said, do in refused:
+        with pytest.raises(TypeError, match=said):
+            do()
+    with pytest.raises(InvalidConfigError, match="expected RabbitMqOptions, got 3"):
+        queuey_broker.backend(any_(3))
+
+
+def any_(value: object) -> Any:
+    """Hide from mypy what a program without it would not see."""
+    return value

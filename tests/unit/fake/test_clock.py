@@ -117,6 +117,13 @@ def test_what_is_no_length_of_time_is_refused_as_that(duration: float) -> None:
         ManualClock(START).advance(duration)
 
 
+def test_it_ends_with_the_year_9999() -> None:
+    clock = ManualClock()
+    clock.move_to(datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC))
+    with pytest.raises(ValueError, match="time ends with the year 9999"):
+        clock.advance(0.001)
+
+
 def test_it_does_not_advance_backwards() -> None:
     with pytest.raises(ValueError, match="forwards"):
         ManualClock(START).advance(-1)
