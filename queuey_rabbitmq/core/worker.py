@@ -44,6 +44,9 @@ GRACE_S = 30
 IDLE_ENDS_WITHIN_S = 0.2
 """How long a thread without a job may take to end once there are no more deliveries."""
 
+LOOKS_EVERY_S = 1.0
+"""How long a signal may wait to be seen where it ends no wait: it came right before one began, or to another thread."""
+
 
 class Worker(Generic[SetT]):
     """Handle the jobs of a queue set, whose queues it declares; a context manager.
@@ -289,7 +292,7 @@ class Worker(Generic[SetT]):
             if (soonest := watch.seconds_left()) is not None:
                 left.append(soonest)
             try:
-                event = self._events.get(timeout=min([*left, threading.TIMEOUT_MAX]))
+                event = self._events.get(timeout=min([*left, LOOKS_EVERY_S]))
             except Empty:
                 event = _LOOK
             if event is _THREAD_ENDED:

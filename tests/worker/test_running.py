@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from queuey_rabbitmq import (
     handles,
     job,
 )
+from queuey_rabbitmq.core import worker as running_worker
 
 TIMEOUT_S = 10
 
@@ -258,6 +260,38 @@ def test_a_signal_shuts_down_a_worker_that_runs_in_the_main_thread(
     assert done == [1]
     assert door.depth(Work.some.name) == 0
     assert signal.getsignal(number) == before
+
+
+def test_a_signal_that_comes_to_another_thread_shuts_the_worker_down_all_the_same(
+    producer: Producer[Work], backend: RabbitMqBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_worker, "LOOKS_EVERY_S", 0.01)
+    worker = Worker(backend, Work, concurrency=1)
+    looks_after, waited_in_vain = threading.Event(), threading.Event()
+
+    class Events(SimpleQueue[str]):
+        def get(self, *how: Any, **more: Any) -> str:
+            looks_after.set()
+            return super().get(*how, **more)
+
+    monkeypatch.setattr(worker, "_events", Events())
+    guard = threading.Timer(TIMEOUT_S, lambda: (waited_in_vain.set(), worker.shutdown()))
+
+    @worker.handler(Do)
+    def do(job: Do) -> None:
+        assert looks_after.wait(TIMEOUT_S)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    producer.enqueue(Do(1))
+    guard.start()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # of this thread, and of those of the worker
+    try:
+        worker.run()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        guard.cancel()
+    assert not waited_in_vain.is_set()
 
 
 def test_a_second_signal_ends_the_grace(producer: Producer[Work], make_worker: MakeWorker, gate: Gate) -> None:
