@@ -161,11 +161,15 @@ class BlackHole:
         stack.callback(self.close)
         self._ends: list[socket.socket] = []
         self.port = self._server.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def close(self) -> None:
         """Cut every connection, and refuse those to come."""
-        for end in (self._server, *self._ends):
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._accepting.join(10)  # what was accepted last is cut too
+        for end in self._ends:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -174,10 +178,11 @@ class BlackHole:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._server.accept()
+                self._stack.callback(near.close)
                 far = socket.create_connection(self._target)
                 self._ends += [near, far]
+                self._stack.callback(far.close)
                 for source, sink in ((near, far), (far, near)):
-                    self._stack.callback(source.close)
                     threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
