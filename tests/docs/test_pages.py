@@ -81,4 +81,4 @@ def test_the_reference_has_every_public_name() -> None:
 
 def test_few_blocks_are_only_shown() -> None:
     shown = [f"{page.name}:{block.line}" for page in PAGES for block in blocks(page) if block.is_shown_only]
-    assert len(shown) <= 3, shown
+    assert len(shown) <= 4, shown

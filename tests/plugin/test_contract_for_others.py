@@ -1,13 +1,11 @@
 """The contract on somebody else's backend: how it is named, what it may be without, what is said at the end."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
 SQLITE = ROOT / "examples" / "sqlite_backend"
 CONTRACT = ("--pyargs", "pytest_queuey.test_contract")
 SOME = ("-k", "test_a_settled_delivery or test_a_retried_job_comes_behind or test_closing_twice")
@@ -189,14 +187,6 @@ def test_without_a_backend_the_contract_for_others_says_how_to_give_one(run_pyte
     result = run_pytest.runpytest_inprocess("-k", "test_closing_twice")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*no backend is given: override the fixture `backend_under_test` in TestMine, or *"])
-
-
-def test_the_backend_in_readme_keeps_the_contract(run_pytest: pytest.Pytester) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), flags=re.MULTILINE | re.DOTALL)
-    [example] = [block for block in blocks if "class MyBackendUnderTest" in block]
-    run_pytest.makepyfile(testing=example)
-    result = run_pytest.runpytest_inprocess(*CONTRACT, "--queuey-backend=testing:MyBackendUnderTest", *SOME)
-    result.assert_outcomes(passed=2, skipped=5)
 
 
 def test_the_report_is_there_under_xdist_too_and_names_a_function_of_the_ini_file(run_pytest: pytest.Pytester) -> None:
