@@ -55,6 +55,8 @@ def missing_for(item: pytest.Item, declared: Collection[str]) -> list[str]:
 
 def check_known(capabilities: Collection[str], where: str) -> None:
     """Raise ValueError that names the capabilities which there are, where others are named."""
+    if not isinstance(capabilities, Collection):
+        raise ValueError(f"{where}: expected names of capabilities, got {capabilities!r}")  # noqa: TRY004 -- as below
     unknown = sorted({capabilities} if isinstance(capabilities, str) else set(capabilities) - EVERYTHING)
     if unknown:
         raise ValueError(f"{where}: there is no capability {', '.join(unknown)}; there are {', '.join(CAPABILITIES)}")

@@ -1,13 +1,15 @@
 """Owns the backend that --queuey-backend names: finding the factory, and what is said where it is none.
 
-A factory is called once for each test, with an empty folder. What a class makes is known beforehand; a function is
-tried out once before the tests, so that what is wrong with it is one error.
+A factory is called once for each test, with an empty folder. Before the tests it is tried out once, so that what is
+wrong with it is one error, and not one of each test.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 
 from pytest_queuey.contract.backend_under_test import BackendUnderTest, what_is_wrong
 from pytest_queuey.contract.capabilities import check_known
+from queuey_rabbitmq.core.backend import Backend
 
 if TYPE_CHECKING:
     from pytest_queuey.options import Settings
@@ -39,14 +42,15 @@ def load(config: pytest.Config, settings: Settings) -> None:
         sys.path.insert(0, started_in)
     try:
         module = import_module(module_name)
-    except ImportError as error:
-        raise pytest.UsageError(f"{where}: the module cannot be imported: {error}") from error
+    except Exception as error:
+        said = error if isinstance(error, ImportError) else _told(error)
+        raise pytest.UsageError(f"{where}: the module cannot be imported: {said}") from error
     factory = getattr(module, name, None)
     if not callable(factory):
         raise pytest.UsageError(f"{where}: {module_name} ({module.__file__}) has no callable {name}")
     _refuse_other_classes(factory, where, name)
     declared = getattr(factory, "capabilities", None)
-    if declared is not None:
+    if not isinstance(declared, property | None):
         try:
             check_known(declared, f"{where}: {name}.capabilities")
         except ValueError as error:
@@ -68,22 +72,39 @@ def _refuse_other_classes(factory: object, where: str, name: str) -> None:
 
 
 def try_out(config: pytest.Config) -> None:
-    """Have a function that --queuey-backend names make a backend under test; raises CollectError where it does not."""
+    """Have what --queuey-backend names make a backend, once in a run; raises CollectError where it does not."""
     factory = config.stash.get(_NAMED, None)
-    if factory is None or isinstance(factory, type) or config.stash.get(_IS_TRIED, False):
+    if factory is None or config.stash.get(_IS_TRIED, False):
         return
-    where = f"--queuey-backend={config.stash[_SAID]}"
     with tempfile.TemporaryDirectory(prefix="queuey-") as folder:
         try:
-            made = factory(Path(folder))
-        except Exception as error:
-            raise pytest.Collector.CollectError(
-                f"{where}: called with an empty folder, it raises {type(error).__name__}: {error}"
-            ) from error
-        if (wrong := what_is_wrong(made)) is not None:
-            raise pytest.Collector.CollectError(f"{where}: called with an empty folder, it returns {wrong}")
-        made.close()
+            wrong = _what_is_wrong_with(factory, Path(folder))
+        except Exception as error:  # noqa: BLE001 -- whatever the code of somebody else raises
+            wrong = f"making a backend, with an empty folder, raises {_told(error)}"
+    if wrong is not None:
+        raise pytest.Collector.CollectError(f"--queuey-backend={config.stash[_SAID]}: {wrong}")
     config.stash[_IS_TRIED] = True
+
+
+def _what_is_wrong_with(factory: MakeUnderTest, folder: Path) -> str | None:
+    made = factory(folder)
+    if (wrong := what_is_wrong(made)) is not None:
+        return f"called with an empty folder, it returns {wrong}"
+    check_known(made.capabilities, f"{type(made).__name__}.capabilities")
+    backend = made.backend()
+    with contextlib.suppress(Exception):  # what closing does is for the contract to say
+        made.close()
+    missing = [name for name in vars(Backend) if name[0] != "_" and not callable(getattr(backend, name, None))]
+    if not missing:
+        return None
+    lacks = ", ".join(f"{name}()" for name in missing)
+    return f"its backend() returns {backend!r}, which lacks {lacks}: see the protocol queuey_rabbitmq.Backend"
+
+
+def _told(error: Exception) -> str:
+    """Return an exception with the place that raised it."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} (raised in {place.filename}, line {place.lineno})"
 
 
 def named_backend(config: pytest.Config, *, needed_by: str) -> MakeUnderTest:
