@@ -11,7 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
 
+import msgspec
+
 from queuey_fake.model.message import Message
+from queuey_fake.model.properties import Properties
 from queuey_fake.model.queue import CONNECTION_ENDED, DELETED, NO_CONSUMER_LEFT
 from queuey_fake.wording import instant
 
@@ -50,21 +53,18 @@ class Loss:
         return f"message {self.message_id or f'number {self.number}'} was lost in queue '{self.queue}': {self.reason}"
 
 
-class Life:
-    """What is kept of one message."""
+class Life(msgspec.Struct, eq=False, gc=False):
+    """What is kept of one message. Many are kept for long; the garbage collector has no need to go through them."""
 
-    __slots__ = ("body_start", "events", "is_ours", "left_out", "number", "properties", "routing_key", "size")
-
-    def __init__(self, message: Message, *, is_ours: bool) -> None:
-        self.number = message.number
-        self.properties = message.properties
-        self.routing_key = message.routing_key
-        self.size = len(message.body)
-        self.body_start = message.body[:MAX_BODY_BYTES]
-        self.is_ours = is_ours
-        self.events: list[Event] = []
-        self.left_out = 0
-        """How many events from the middle of a very long life are forgotten."""
+    number: int
+    properties: Properties
+    routing_key: str
+    size: int
+    body_start: bytes
+    is_ours: bool
+    events: list[Event]
+    left_out: int = 0
+    """How many events from the middle of a very long life are forgotten."""
 
     @property
     def message_id(self) -> str | None:
@@ -146,7 +146,10 @@ class Journal:
             self.losses.append(Loss(number, life.message_id, queue or life.routing_key, reason, is_ours))
 
     def _begin(self, message: Message) -> Life:
-        life = self._lives[message.number] = Life(message, is_ours=self.is_ours)
+        body = message.body
+        life = self._lives[message.number] = Life(
+            message.number, message.properties, message.routing_key, len(body), body[:MAX_BODY_BYTES], self.is_ours, []
+        )
         if len(self._lives) > MAX_MESSAGES:
             self._lives.popitem(last=False)
             self.forgotten += 1
