@@ -184,7 +184,7 @@ def test_without_a_backend_the_contract_for_others_says_how_to_give_one(run_pyte
 def test_the_report_is_there_under_xdist_too_and_names_a_function_of_the_ini_file(run_pytest: pytest.Pytester) -> None:
     run_pytest.makeini(f"[pytest]\npythonpath = {SQLITE}\nqueuey_backend = mine:make_mine")
     run_pytest.makepyfile(mine=MINE.format(capabilities=("holds",)))
-    result = run_pytest.runpytest_inprocess(*CONTRACT, "-p", "xdist", "-n", "2", "-k", "test_closing_twice")
+    result = run_pytest.runpytest_inprocess(*CONTRACT, "-p", "xdist.plugin", "-n1", "-k", "test_closing_twice")
     result.stdout.fnmatch_lines(
         ["*queuey: the contract, TestBackend [[]mine:make_mine[]]*", "Closing * 1 kept", "all chapters * 1 kept"]
     )
