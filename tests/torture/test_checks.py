@@ -94,6 +94,17 @@ def test_what_came_back_right_before_the_broker_was_killed_is_told_from_what_did
     assert record.came_back_before(number, [now + HOUR], absences=[(now - 1, now + HOUR - 1)])
 
 
+def test_what_came_back_while_the_broker_was_shut_down_is_told_from_what_came_before_or_after() -> None:
+    record = Record(SEED)
+    number = job_whose_fate(record, last="done", steps=1)
+    record.asked(number, FIRST, HOUR)
+    record.held(number, FIRST)
+    due = time.time() + HOUR
+    assert record.came_back_in(number, [(due - 1, due + 1)])
+    assert not record.came_back_in(number, [(due - 2, due - 1)])
+    assert not record.came_back_in(number, [(due + 1, due + 2)])
+
+
 def test_what_was_asked_for_twice_may_have_come_back_twice() -> None:
     record = Record(SEED)
     number = job_whose_fate(record, last="done", steps=1)

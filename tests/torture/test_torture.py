@@ -132,13 +132,15 @@ def torture(broker: TorturedBroker, log_file: Path, capsys: pytest.CaptureFixtur
         unwritten = [
             number for number in gone if record.came_back_before(number, broker.killed_at, absences=broker.absences)
         ]
+        stopped = [number for number in set(gone) - set(unwritten) if record.came_back_in(number, broker.stops)]
         with capsys.disabled():
             print(  # noqa: T201  for whoever runs it
                 f"\ntorture of RabbitMQ {broker.version}: seed {SEED}, {time.monotonic() - began:.0f} s, {record}, "
-                f"{load.worker.settle_failures} settle failures, {len(unwritten)} lost by RabbitMQ as it was killed, "
+                f"{load.worker.settle_failures} settle failures, {len(unwritten)} lost by RabbitMQ as it was killed "
+                f"and {len(stopped)} as it was shut down, "
                 f"memory {grown_mb:+.1f} MB, {tormentor.played.total()} faults: {dict(tormentor.played)}"
             )
-    lost = sorted(set(gone) - set(unwritten))
+    lost = sorted(set(gone) - set(unwritten) - set(stopped))
     assert record.unexpected == []
     assert record.jobs() > 0
     assert lost == [], f"lost or stuck: {[record.story(number) for number in lost[:20]]}; see {log_file}"

@@ -38,10 +38,12 @@ class TorturedBroker:
         assert control is not None, "a private server has a way in"
         self.node = BrokerNode(control)
         self._evaluate = control.evaluate
-        self.faults = RealFaults(self._server.server.url, self.node.restart)
+        self.faults = RealFaults(self._server.server.url, self._stop_and_start)
         self.url = self.faults.url
         self.killed_at: list[float] = []
         """Instants of the wall clock right after it was killed."""
+        self.stops: list[tuple[float, float]] = []
+        """From when to when, by the wall clock, it was being shut down in good order."""
         self.absences: list[tuple[float, float]] = []
         """From when to when, by the wall clock, it was down or stood still."""
 
@@ -116,6 +118,12 @@ class TorturedBroker:
         self.killed_at.append(time.time())
         self._server.start_again()
         self._ready()
+
+    def _stop_and_start(self) -> None:
+        began = time.time()
+        self._evaluate('rabbit:stop(), <<"stopped">>')
+        self.stops.append((began, time.time()))
+        self._evaluate('ok = rabbit:start(), <<"started">>')
 
     def _restart(self) -> None:
         self.faults.restart()
