@@ -99,7 +99,8 @@ class PikaChannel:
         except (pika.exceptions.ChannelWrongStateError, pika.exceptions.ConnectionWrongStateError):
             return  # gone: the event that says so has come, or is coming
         except Exception as error:  # noqa: BLE001 -- pika's encoders raise a dozen different things
-            self._owner.refused(command, error)
+            header = frames.unwritable_header(command.properties.headers) if type(command) is amqp.Publish else None
+            self._owner.refused(command, error if header is None else ValueError(header))
             if type(command) is amqp.DeclareQueue:
                 self._refused_declaration = send
 

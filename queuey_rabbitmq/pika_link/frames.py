@@ -8,12 +8,13 @@ stays the one that judges. Tests hold every byte against pika's.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from struct import Struct
 from typing import Any
 
 import pika
-from pika.data import encode_value
+from pika.data import encode_table, encode_value
 
 from queuey_rabbitmq.amqp import Delivered, LateProperties, Properties
 from queuey_rabbitmq.core.errors import SerializationError
@@ -130,6 +131,16 @@ def _property_list(  # noqa: C901, PLR0912 -- one branch for each of AMQP's prop
         flags |= 0x0004
         fields += _short(p.cluster_id)
     return flags, fields
+
+
+def unwritable_header(headers: Mapping[str, Any] | None) -> str | None:
+    """Say which header pika cannot write, if one: its own errors show what it had written before, or nothing at all."""
+    for name, value in (headers or {}).items():
+        try:
+            encode_table([], {name: value})
+        except Exception:  # noqa: BLE001 -- pika's encoders raise a dozen different things
+            return f"header {name!r}: AMQP has no type for {reprlib.repr(value)} of type {type(value).__name__}"
+    return None
 
 
 def decode_properties(encoded: bytes) -> Mapping[str, Any]:

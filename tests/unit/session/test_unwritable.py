@@ -46,6 +46,13 @@ def test_a_header_that_amqp_cannot_carry_is_an_error_of_that_publish(
     backend.publish(job())
 
 
+def test_the_error_names_the_header_and_the_type_of_its_value(broker: FakeBroker) -> None:
+    with RabbitMqBackend.connect(broker.url) as backend:
+        backend.declare([EMAILS])
+        with pytest.raises(BackendError, match=r"header 'mine': AMQP has no type for .* of type Decimal$"):
+            backend.publish(job(headers={"yours": "well", "mine": Decimal("1e400")}))
+
+
 def test_what_goes_out_with_it_ends_as_it_would_have(backend: RabbitMqBackend, broker: FakeBroker) -> None:
     broker.faults.block()
     sent = job(), job(headers={"mine": object()}), job(), job("missing"), job()
