@@ -6,6 +6,7 @@ nothing about the jobs themselves.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -36,15 +37,22 @@ class Outstanding:
         future.add_done_callback(partial(self._ended, then))
 
     def look(self) -> None:
-        """Do what follows from the outcomes that have been answered."""
+        """Do what follows from the outcomes that have been answered; what an error keeps from it waits for the next."""
         with self._lock:
-            answered, self._answered = self._answered, []
-        for then in answered:
-            try:
-                then()
-            finally:
+            answered, self._answered = deque(self._answered), []
+        try:
+            while answered:
+                then = answered.popleft()
+                try:
+                    then()
+                finally:
+                    with self._lock:
+                        self._open -= 1
+        finally:
+            if answered:
                 with self._lock:
-                    self._open -= 1
+                    self._answered[:0] = answered
+                self._wake()
 
     def _ended(self, then: Callable[[BaseException | None], None], future: Future[None]) -> None:
         with self._lock:

@@ -143,7 +143,7 @@ def test_an_outcome_that_the_broker_refuses_is_counted_and_the_job_given_back_af
 
 def test_a_job_is_given_back_before_anybody_is_told_that_its_outcome_has_failed(broker: FakeBroker) -> None:
     class Advancing(Hooks):
-        def settle_failed(self, context: JobContext, error: Exception) -> None:
+        def settle_failed(self, context: JobContext, error: BaseException) -> None:
             del context, error
             broker.advance(5)
 
@@ -173,3 +173,21 @@ def test_whoever_adds_an_outcome_helps_when_many_answers_have_not_been_looked_at
     outstanding.follow(Future(), seen.append)
     assert seen == [None] * HELPS_FROM
     assert len(outstanding) == 1
+
+
+def test_what_an_interrupt_keeps_from_an_answer_is_done_at_the_next_look() -> None:
+    woken, seen = [], []
+    outstanding = Outstanding(wake=lambda: woken.append(True))
+    answered: Future[None] = Future()
+    answered.set_result(None)
+
+    def interrupted(_error: BaseException | None) -> None:
+        raise KeyboardInterrupt
+
+    for then in (seen.append, interrupted, seen.append):
+        outstanding.follow(answered, then)
+    with pytest.raises(KeyboardInterrupt):
+        outstanding.look()
+    assert (seen, len(outstanding), len(woken)) == ([None], 1, 2)
+    outstanding.look()
+    assert (seen, len(outstanding)) == ([None, None], 0)
