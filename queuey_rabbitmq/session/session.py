@@ -73,7 +73,8 @@ class Session:
         try:
             self.wait(step)
         except BaseException as error:
-            self._link.run(partial(self._driven.give_up, error))
+            with suppress(QueueyError):  # the link has died, and both connections with it
+                self._link.run(partial(self._driven.give_up, error))
             self._link.close(self._settings.close_timeout_ms)
             raise
 
