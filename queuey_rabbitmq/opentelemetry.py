@@ -131,7 +131,7 @@ class OpenTelemetryHooks(Hooks):
                 self._processing[id(context)] = context, span
         self._end(context, "dead_lettered", error, {"queuey.reason": reason}, description=reason)
 
-    def settle_failed(self, context: JobContext, error: Exception) -> None:
+    def settle_failed(self, context: JobContext, error: BaseException) -> None:
         """End the span of an attempt whose outcome the broker was not told."""
         self._end(context, "settle_failed", error)
 

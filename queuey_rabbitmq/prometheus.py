@@ -82,7 +82,7 @@ class PrometheusHooks(Hooks):
         del reason, error
         self._observe(context, "dead_lettered", took)
 
-    def settle_failed(self, context: JobContext, error: Exception) -> None:
+    def settle_failed(self, context: JobContext, error: BaseException) -> None:
         """Count an outcome that the broker was not told."""
         del error
         self._settle_failures.labels(context.queue, context.job_type).inc()

@@ -127,7 +127,7 @@ class Tally(Hooks):
         del context, reason, error, took
         self._count("dead-lettered")
 
-    def settle_failed(self, context: JobContext, error: Exception) -> None:
+    def settle_failed(self, context: JobContext, error: BaseException) -> None:
         """Count an outcome that the broker was not told."""
         del context, error
         self._count("to be delivered again, as the broker could not be told")

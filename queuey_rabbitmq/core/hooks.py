@@ -69,7 +69,7 @@ class Hooks:
     def dead_lettered(self, context: JobContext, reason: str, error: BaseException | None, took: float) -> None:
         """See a job that goes to the dead queue, before the broker is told: at least once for each."""
 
-    def settle_failed(self, context: JobContext, error: Exception) -> None:
+    def settle_failed(self, context: JobContext, error: BaseException) -> None:
         """See that the broker could not be told what became of a job; it will be delivered again."""
 
     def given_back(self, context: JobContext) -> None:

@@ -61,8 +61,8 @@ class ReconnectPolicy:
         if not isinstance(self.republish, bool):
             raise InvalidConfigError(f"ReconnectPolicy: republish: expected True or False, got {self.republish!r}")
 
-    def next_delay(self, attempt: Attempt) -> float | None:
-        """Return the seconds to wait before the next try, or None to give up: what was lost ends with its error."""
+    def next_delay(self, attempt: Attempt) -> timedelta | float | None:
+        """Return how long to wait before the next try (timedelta or seconds), or None: what was lost ends in error."""
         if self.max_failures is not None and attempt.failures >= self.max_failures:
             return None
         ceiling = min(_seconds(self.max_delay), _seconds(self.base) * 2.0 ** min(attempt.failures, MAX_EXPONENT))

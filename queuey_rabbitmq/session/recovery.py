@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Literal, Protocol
 
@@ -142,6 +143,8 @@ class Recovery:
             return None
         try:
             delay_s = self._policy.next_delay(Attempt(failures=failures, error=error, rebuilding=rebuilding))
+            if isinstance(delay_s, timedelta):
+                delay_s = delay_s.total_seconds()
             return None if delay_s is None else min(max(0.0, delay_s), MAX_DELAY_S)
         except Exception:
             log.exception("the reconnect policy failed; giving up")

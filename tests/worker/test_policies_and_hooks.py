@@ -218,7 +218,7 @@ class Recorder(Hooks):
     def dead_lettered(self, context: JobContext, reason: str, error: BaseException | None, took: float) -> None:
         self.seen.append(("dead-lettered", context.attempt, reason, str(error), took))
 
-    def settle_failed(self, context: JobContext, error: Exception) -> None:
+    def settle_failed(self, context: JobContext, error: BaseException) -> None:
         self.seen.append(("settle failed", context.attempt, type(error).__name__))
 
 

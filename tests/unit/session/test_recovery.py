@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -18,11 +19,11 @@ EMAILS, LETTERS = QueueConfig("emails"), QueueConfig("letters")
 class Decided(ReconnectPolicy):
     """Waits as a test says, for connections and for consumers."""
 
-    def __init__(self, *, connection: float, consumer: float) -> None:
+    def __init__(self, *, connection: timedelta | float, consumer: timedelta | float) -> None:
         super().__init__()
         object.__setattr__(self, "_delays", {"connection": connection, "consumer": consumer})
 
-    def next_delay(self, attempt: Attempt) -> float | None:
+    def next_delay(self, attempt: Attempt) -> timedelta | float | None:
         return self._delays[attempt.rebuilding]
 
 
@@ -105,3 +106,13 @@ def test_what_was_declared_before_a_refusal_is_declared_again_too(broker: FakeBr
     broker.faults.drop_connections()
     backend.publish(job(LETTERS.name))
     assert "emails.dead" in {queue.name for queue in broker.queues()}
+
+
+def test_a_policy_may_say_its_delays_as_timedeltas(broker: FakeBroker) -> None:
+    second = timedelta(seconds=1)
+    backend = broker.backend(RabbitMqOptions(reconnect=Decided(connection=second, consumer=second)))
+    backend.declare([EMAILS])
+    began_ms = broker.now_ms()
+    broker.faults.drop_connections()
+    backend.publish(job())
+    assert broker.now_ms() - began_ms == 1_000
