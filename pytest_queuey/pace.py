@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pytest
 
 from queuey_fake import frozen_time, real_time
+from queuey_fake.clock import MS_PER_SECOND, duration_ms
 
 if TYPE_CHECKING:
     from queuey_fake import FakeBroker
@@ -138,5 +139,5 @@ class RealPace:
 
 
 def in_seconds(duration: timedelta | float) -> float:
-    """Return a duration (seconds or timedelta) in seconds."""
-    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    """Return a duration (seconds or timedelta) in seconds, to the ms; raises as `queuey_fake.clock.duration_ms`."""
+    return duration_ms(duration) / MS_PER_SECOND

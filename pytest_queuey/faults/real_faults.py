@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from pytest_queuey.broker_under_test import NotOnThisBrokerError
 from pytest_queuey.faults.proxy import Proxy
-from pytest_queuey.pace import in_seconds
 from pytest_queuey.sources.server import real_seconds
-from queuey_fake.faults import positive
+from queuey_fake.clock import MS_PER_SECOND
+from queuey_fake.faults import not_negative_ms, positive
 from queuey_rabbitmq import broker_urls
 
 _LOOK_EVERY: Final = 0.005
@@ -58,7 +58,7 @@ class RealFaults:
 
     def refuse_connections(self, *, for_: timedelta | float) -> None:
         """Refuse every new connection for a while, by a reset; those that are open stay."""
-        self._set("refused_until", real_seconds() + in_seconds(for_))
+        self._set("refused_until", real_seconds() + not_negative_ms(for_, "for_") / MS_PER_SECOND)
 
     def hang(self) -> AbstractContextManager[object]:
         """Let nothing pass in either direction until `resume`, or until the end of a `with` block."""
@@ -73,7 +73,7 @@ class RealFaults:
 
     def delay(self, seconds: timedelta | float) -> None:
         """Let everything arrive so much later, in each direction; 0 ends it."""
-        self._set("delay", in_seconds(seconds))
+        self._set("delay", not_negative_ms(seconds, "delay") / MS_PER_SECOND)
 
     def block(self, reason: str = "low on memory") -> None:
         """Read nothing more from a connection that publishes, and tell it what a broker with an alarm does."""

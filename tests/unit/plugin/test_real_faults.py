@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Event
+from typing import Any
 
 import pytest
 
 from pytest_queuey import NotOnThisBrokerError
 from pytest_queuey.faults import proxy
 from pytest_queuey.faults.real_faults import RealFaults
+from pytest_queuey.pace import in_seconds
+from queuey_fake import FakeBroker
 
 
 @pytest.mark.parametrize("url", ["amqps://user:secret@host/%2f", "amqp://user:secret@a:5672,b:5672/%2f"])
@@ -27,6 +30,23 @@ def faults() -> Iterator[RealFaults]:
 
 def test_a_comma_in_a_password_is_no_second_node(faults: RealFaults) -> None:
     assert faults.url.startswith("amqp://user:one,two@127.0.0.1:")
+
+
+def test_what_is_no_duration_is_refused_as_on_the_broker_in_memory(faults: RealFaults) -> None:
+    with FakeBroker() as broker:
+        for either in (faults, broker.faults):
+            with pytest.raises(ValueError, match=r"^for_: expected 0 or more, got -1$"):
+                either.refuse_connections(for_=-1)
+            with pytest.raises(ValueError, match=r"^nan seconds is no length of time$"):
+                either.delay(float("nan"))
+            with pytest.raises(ValueError, match=r"^delay: expected 0 or more, got -1$"):
+                either.delay(-1)
+
+
+@pytest.mark.parametrize(("duration", "error"), [("1", TypeError), (None, TypeError), (float("nan"), ValueError)])
+def test_what_is_no_duration_does_not_pass_on_a_real_broker_either(duration: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="seconds"):
+        in_seconds(duration)
 
 
 def test_a_fault_of_a_proxy_that_has_ended_says_what_was_being_done(faults: RealFaults) -> None:
