@@ -313,6 +313,14 @@ _set_wire = Envelope.__dict__["_wire"].__set__  # the slot itself, past the __se
 _set_headers = Envelope.__dict__["_headers"].__set__  # as above
 
 
+def check_readable(job_type: Any) -> None:
+    """Raise InvalidConfigError where no payload can be read as that type, and NameError where it names an unknown one.
+
+    A name may come to be known, further down in a module.
+    """
+    _reader(job_type)
+
+
 @lru_cache(maxsize=1024)
 def _reader(job_type: Any) -> Callable[[Raw], Any]:
     """Return what reads the JSON of a payload as a value of a type."""

@@ -6,12 +6,25 @@ A job is a dataclass, a msgspec struct or a pydantic model. Knows no handler and
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, dataclass_transform, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Protocol,
+    Self,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
 from queuey_rabbitmq.core.durations import positive_ms
+from queuey_rabbitmq.core.envelope import check_readable
 from queuey_rabbitmq.core.errors import InvalidConfigError
 from queuey_rabbitmq.core.queue_set import QueueSet, SetT, WorkQueue, check_text, snake_case
 from queuey_rabbitmq.core.retry import RetryPolicy
@@ -142,6 +155,8 @@ def _declare(
         raise InvalidConfigError(f"{where}: retry: expected a RetryPolicy, got {retry!r}")
     timeout_ms = None if timeout is None else positive_ms(timeout, name=f"{where}: timeout")
     model = _as_model(payload, where)
+    with suppress(NameError):  # a worker looks again, when the names that come later are known
+        _check_fields(model, where)
     jobs = queue.queue_set.__jobs__
     other = jobs.get(name)
     # A module that is loaded again declares its jobs again.
@@ -154,6 +169,32 @@ def _declare(
     jobs[name] = job_type
     type.__setattr__(model, "__queuey_job__", job_type)
     return model
+
+
+def check_fields(job_type: JobType[Any, Any]) -> None:
+    """Raise InvalidConfigError where the fields of a job cannot be read from JSON, as a worker has to."""
+    where = job_type.payload.__qualname__
+    try:
+        _check_fields(job_type.payload, where)
+    except NameError as error:
+        raise InvalidConfigError(f"{where}: cannot be read from JSON: {error}") from error
+
+
+def _check_fields(payload: type, where: str) -> None:
+    try:
+        check_readable(payload)
+    except InvalidConfigError as error:
+        fields = get_type_hints(payload, include_extras=True)
+        field = next((f"{name}: " for name, kind in fields.items() if not _is_readable(kind)), "")
+        raise InvalidConfigError(f"{where}: {field}cannot be read from JSON: {error.__cause__ or error}") from error
+
+
+def _is_readable(kind: Any) -> bool:
+    try:
+        check_readable(kind)
+    except (InvalidConfigError, TypeError):
+        return False
+    return True
 
 
 def _home(kind: type) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from queuey_rabbitmq.core.errors import DeadlineExceededError, InvalidConfigErro
 from queuey_rabbitmq.core.event_loop import EventLoop
 from queuey_rabbitmq.core.handlers import AnyHandler, Handler, Registering, RetryChoice, RetryRules, add_handler
 from queuey_rabbitmq.core.hooks import HookChain, Hooks
-from queuey_rabbitmq.core.jobs import DeclaredJob, JobT, job_of
+from queuey_rabbitmq.core.jobs import DeclaredJob, JobT, check_fields, job_of
 from queuey_rabbitmq.core.outstanding import Outstanding
 from queuey_rabbitmq.core.queue_set import QueueSet, SetT, WorkQueue, check_set
 from queuey_rabbitmq.core.real_time import monotonic_s
@@ -217,6 +217,8 @@ class Worker(Generic[SetT]):
         if self._deliveries is None:
             # The worker's own come last: they are used instead of those that every worker of the set has.
             self._handlers.update(self._queues.__handlers__ | self._own_handlers)
+            for handler in self._handlers.values():
+                check_fields(handler.job_type)
             self._warn_of_missing_handlers()
             self._loop.open()
             self._deliveries = self._backend.consume(*self._configs.values())

@@ -417,6 +417,23 @@ def test_a_worker_says_which_jobs_it_has_no_handler_for(
     assert "no handler" not in caplog.text
 
 
+def test_a_worker_that_could_not_read_its_jobs_takes_none(backend: RabbitMqBackend, door: BrokerDoor) -> None:
+    class Letters(QueueSet, prefix="running"):
+        letters = Queue()
+
+    @job(Letters.letters)
+    class Letter(Job[Letters]):
+        to: OnlyForTheTypeChecker  # type: ignore[name-defined]  # that is the test  # noqa: F821
+
+    backend.declare([Letters.letters.config])
+    door.publish(Letters.letters.name, b"whatever comes")
+    worker = Worker(backend, Letters)
+    worker.register(Letter, print)
+    with pytest.raises(InvalidConfigError, match="Letter: cannot be read from JSON: name 'OnlyForTheTypeChecker'"):
+        worker.run(burst=True)
+    assert door.get(Letters.letters.name) is not None
+
+
 def test_a_job_type_has_one_handler_in_a_worker_and_a_job_of_another_set_has_none(backend: RabbitMqBackend) -> None:
     worker = Worker(backend, Work)
     worker.register(Do, print)

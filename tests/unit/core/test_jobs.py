@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from queuey_rabbitmq import Envelope, InvalidConfigError, Job, Queue, QueueSet, RetryPolicy, job
-from queuey_rabbitmq.core.jobs import declared, job_of
+from queuey_rabbitmq.core.jobs import check_fields, declared, job_of
 
 
 class Emails(QueueSet, prefix="myapp"):
@@ -36,6 +36,11 @@ class SendLetter(Job[Emails]):
 @job(Emails.bulk)
 class SendDigest(msgspec.Struct, Job[Emails], frozen=True):
     number: int
+
+
+@dataclass(frozen=True)
+class Letter:
+    to: str
 
 
 class LooksLikePydantic:
@@ -165,3 +170,27 @@ def test_fields_that_no_dataclass_can_have_are_an_error_that_names_the_class() -
     with pytest.raises(InvalidConfigError, match=r"Mistaken: cannot be a dataclass: mutable default .* for field to"):
         job(Emails.outgoing)(Mistaken)
     assert "mistaken" not in Emails.__jobs__
+
+
+def test_a_field_that_no_worker_could_read_is_an_error_that_names_it() -> None:
+    class Mistaken(Job[Emails]):
+        number: int
+        to: Letter | SendLetter
+
+    Mistaken.__qualname__ = "Mistaken"
+    with pytest.raises(
+        InvalidConfigError, match=r"^Mistaken: to: cannot be read from JSON: Type unions may not contain"
+    ):
+        job(Emails.outgoing)(Mistaken)
+    assert "mistaken" not in Emails.__jobs__
+
+
+def test_a_job_may_name_what_comes_later_in_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    @job(Emails.outgoing)
+    class Early(Job[Emails]):
+        to: Later  # noqa: F821 -- that is the test
+
+    with pytest.raises(InvalidConfigError, match=r"Early: cannot be read from JSON: name 'Later' is not defined"):
+        check_fields(declared(Early))
+    monkeypatch.setitem(globals(), "Later", str)
+    check_fields(declared(Early))
