@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from types import CoroutineType
 from typing import TYPE_CHECKING
 
 from queuey_rabbitmq.core.attempt import Attempt, TimeoutWatch
@@ -142,7 +141,7 @@ class Dispatcher:
             watch.start(attempt)
         try:
             result = handler.function(payload, attempt.context) if handler.wants_context else handler.function(payload)
-            if isinstance(result, CoroutineType):
+            if result is not None and isinstance(result, Awaitable):
                 if watch is not None:
                     watch.stop(attempt)
                 self._loop.run(result, timeout_ms=attempt.timeout_ms)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from queuey_rabbitmq.core.outcomes import JobTimeoutError
 from queuey_rabbitmq.core.real_time import monotonic_s
@@ -36,8 +36,8 @@ class EventLoop:
         self._thread: threading.Thread
         self._closing = False
 
-    def run(self, coroutine: Coroutine[Any, Any, object], *, timeout_ms: int | None) -> None:
-        """Run a coroutine to its end; raise what it raises, SystemExit included, without ending the loop.
+    def run(self, work: Awaitable[object], *, timeout_ms: int | None) -> None:
+        """Await a coroutine, or whatever can be awaited; raise what it raises, SystemExit included.
 
         Raises JobTimeoutError once it was cancelled because it took longer than `timeout_ms`, also where it does not
         heed that and goes on, and Abandoned where the loop was closed under it or before.
@@ -47,9 +47,10 @@ class EventLoop:
         try:
             loop = self._started()
         except BaseException:
-            coroutine.close()
+            if isinstance(work, Coroutine):
+                work.close()
             raise
-        future = asyncio.run_coroutine_threadsafe(self._watched(coroutine, timeout_ms), loop)
+        future = asyncio.run_coroutine_threadsafe(self._watched(work, timeout_ms), loop)
         patience_s = None if timeout_ms is None else min(timeout_ms / 1000 + HEEDS_WITHIN_S, threading.TIMEOUT_MAX)
         try:
             error = future.result(patience_s)
@@ -76,13 +77,13 @@ class EventLoop:
             loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(JOIN_S)
 
-    async def _watched(self, coroutine: Coroutine[Any, Any, object], timeout_ms: int | None) -> BaseException | None:
+    async def _watched(self, work: Awaitable[object], timeout_ms: int | None) -> BaseException | None:
         import asyncio
 
         limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
         try:
             async with limit:
-                await coroutine
+                await work
         except asyncio.CancelledError as error:
             if self._closing:
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any
 
@@ -15,6 +15,7 @@ from pytest_queuey.queuey_clock import QueueyClock
 from queuey_rabbitmq import (
     Deferred,
     Envelope,
+    Fatal,
     Job,
     JobContext,
     Producer,
@@ -74,6 +75,32 @@ def test_a_coroutine_is_awaited_on_one_loop_of_the_workers_own(producer: Produce
     assert threads == ["queuey worker's event loop"] * 2
     assert threading.current_thread().name not in threads
     assert "queuey worker's event loop" not in [thread.name for thread in threading.enumerate()]
+
+
+class Eventually:
+    """What can be awaited and is no coroutine, as compiled libraries and wrappers return it."""
+
+    def __init__(self, outcome: Exception | None, awaited: list[str]) -> None:
+        self.outcome = outcome
+        self.awaited = awaited
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield  # lets others on the loop run
+        self.awaited.append(threading.current_thread().name)
+        if self.outcome is not None:
+            raise self.outcome
+
+
+def test_whatever_a_handler_returns_to_be_awaited_is(
+    producer: Producer[Work], worker: Worker[Work], dead_letters: DeadLetters
+) -> None:
+    awaited: list[str] = []
+    outcomes = [None, Fatal("never")]
+    worker.register(DoAtLeisure, lambda _: Eventually(outcomes.pop(0), awaited))
+    producer.enqueue_many([DoAtLeisure(1), DoAtLeisure(2)])
+    worker.run(burst=True)
+    assert awaited == ["queuey worker's event loop"] * 2
+    assert [reason for _, reason in dead_letters(Work.some)] == ["fatal: never"]
 
 
 @pytest.mark.parametrize(
