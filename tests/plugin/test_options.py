@@ -74,14 +74,13 @@ def test_a_bad_url_in_the_environment_is_a_usage_error_that_names_the_variable(
     [
         ("secret@localhost:5672", "it begins with neither amqp:// nor amqps://"),
         ("amqp://me:secret@a:5672,b:99999/", "a port is not from 1 to 65535"),
-        ("amqps://me:secret@a/?cafile=x", "there is no parameter cafile; there are *cacertfile*"),
+        ("amqps://me:secret@a/?cafile=x", "there is no parameter cafile; there are .*cacertfile"),
     ],
 )
 def test_a_bad_url_is_not_shown_as_it_may_hold_a_password(run_pytest: pytest.Pytester, url: str, problem: str) -> None:
-    result = run_pytest.runpytest_inprocess(f"--queuey-rabbitmq-url={url}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: --queuey-rabbitmq-url: *: {problem}*"])
-    assert "secret" not in result.stderr.str() + result.stdout.str()
+    with pytest.raises(pytest.UsageError, match=f"^--queuey-rabbitmq-url: .*: {problem}") as error:
+        run_pytest.parseconfigure(f"--queuey-rabbitmq-url={url}")
+    assert "secret" not in str(error.value)
 
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_ini(
