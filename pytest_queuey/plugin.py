@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _SETTINGS: Final = pytest.StashKey[Settings]()
 _REAL_BROKERS: Final = pytest.StashKey["dict[str | None, RealBroker]"]()
 """The real brokers of the run, by the version that was asked for."""
+_SAID: Final = pytest.StashKey["set[str]"]()
+"""Why there is no real broker, as tests have said it already."""
 _WORKER_INPUT: Final = "queuey_rabbitmq"
 _MARK: Final = "queuey_broker"
 _EXPECT_LOSS: Final = "queuey_expect_loss"
@@ -213,6 +215,11 @@ def _ready_broker(config: pytest.Config, version: str | None) -> ReadyBroker:
         reason = str(error)  # outside, or pytest prints every exception that led to it
     if config.stash[_SETTINGS].broker.may_be_missing:
         pytest.skip(reason)
+    said = config.stash.setdefault(_SAID, set())
+    first_line, _, more = reason.partition("\n")
+    if more and reason in said:  # it may have many lines of a log, and there may be many tests
+        reason = f"{first_line} ... (the rest is said by the first test that needed it)"
+    said.add(reason)
     pytest.fail(reason, pytrace=False)
 
 

@@ -188,6 +188,22 @@ def test_a_real_broker_that_was_asked_for_and_cannot_be_had_is_an_error(
     )
 
 
+def test_of_many_tests_without_their_broker_the_first_says_why_in_full(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile("def test_it(queuey_broker): pass\ndef test_another(queuey_broker): pass")
+    result = run_pytest.runpytest_inprocess(
+        "--queuey-broker=rabbitmq", "--queuey-rabbitmq-source=local", "--queuey-rabbitmq-server=/bin/false"
+    )
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            "/bin/false exited with status 1 while it was starting. Its last lines:",
+            "    (it said nothing)",
+            "/bin/false exited with status 1 while it was starting. Its last lines: ... (the rest is said *",
+        ]
+    )
+    assert result.outlines.count("    (it said nothing)") == 1
+
+
 def test_auto_skips_the_real_half_with_the_reason(run_pytest: pytest.Pytester) -> None:
     run_pytest.makepyfile(USES_THE_BROKER)
     result = run_pytest.runpytest_inprocess("--queuey-broker=auto", "-rs", *NO_REAL_ONE)
