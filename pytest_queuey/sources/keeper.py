@@ -79,7 +79,9 @@ def _is_asked_again(owner: int, exited: Path, server: subprocess.Popen[bytes]) -
         if readable:
             return os.read(sys.stdin.fileno(), 1024) == b"again\n"
         if server.poll() is not None and not exited.exists():
-            exited.write_text(str(server.returncode))
+            written = exited.with_name("exiting")
+            written.write_text(str(server.returncode))
+            written.replace(exited)  # whole, for who reads it the moment it is there
     return False
 
 
