@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from queuey_rabbitmq import topology
 from queuey_rabbitmq.core.durations import whole_ms
-from queuey_rabbitmq.core.errors import InvalidConfigError, QueueyError
-from queuey_rabbitmq.core.queue_config import QueueConfig
+from queuey_rabbitmq.core.errors import InvalidConfigError, QueueNameTooLongError, QueueyError
+from queuey_rabbitmq.core.queue_config import MAX_NAME_BYTES, QueueConfig
 from queuey_rabbitmq.core.queue_set import WorkQueue
 from queuey_rabbitmq.dead_letter import Attempt, DeadLetter, read_dead_letter, requeued
 
@@ -88,6 +88,12 @@ class DeadLetters:
             )
         self.queue = queue if isinstance(queue, str) else queue.name
         self.dead_queue = topology.dead_queue_name(self.queue, backend.options.dead_suffix)
+        size = len(self.dead_queue.encode(errors="replace"))
+        if size > MAX_NAME_BYTES:
+            raise QueueNameTooLongError(
+                f"dead letters of queue '{self.queue}': its dead queue would have a name of {size} bytes, and AMQP "
+                f"allows {MAX_NAME_BYTES}: there can be none"
+            )
         self._backend = backend
 
     def __iter__(self) -> Iterator[DeadLetter]:

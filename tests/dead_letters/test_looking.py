@@ -20,6 +20,7 @@ from queuey_rabbitmq import (
     Job,
     Queue,
     QueueConfig,
+    QueueNameTooLongError,
     QueueSet,
     RabbitMqBackend,
     SerializationError,
@@ -116,6 +117,12 @@ def test_an_empty_dead_queue_has_nothing_to_look_at(letters: DeadLetters) -> Non
 def test_a_dead_queue_that_does_not_exist_is_an_error_that_names_it(queuey_backend: RabbitMqBackend) -> None:
     with pytest.raises(ChannelClosedError, match=r"consuming queue 'nowhere\.dead': .*404 NOT_FOUND"):
         list(DeadLetters(queuey_backend, "nowhere"))
+
+
+def test_a_name_that_no_dead_queue_can_have_is_refused(queuey_backend: RabbitMqBackend) -> None:
+    DeadLetters(queuey_backend, "x" * 250)
+    with pytest.raises(QueueNameTooLongError, match=r"^dead letters of queue 'x+': .* a name of 256 bytes"):
+        DeadLetters(queuey_backend, "x" * 251)
 
 
 def test_a_body_that_is_no_envelope_is_shown_as_what_it_is_and_stays(
