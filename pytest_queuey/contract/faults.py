@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from pytest_queuey.faults import Faults
     from queuey_rabbitmq.backend import RabbitMqBackend
 
+LONGER_THAN_A_STOP: Final = 4.0
+"""Seconds. RabbitMQ loses jobs that come back in the instant in which it is shut down (docs/how-to/clusters.md)."""
+
 
 class LostConnections(WithFaults):
     """A lost connection is a pause; what it leaves unknown is said, and nothing is lost by it."""
@@ -371,8 +374,8 @@ class RestartedBrokers(WithFaults):
         new_job: MakeJob,
     ) -> None:
         resilient.publish(new_job("ready"))
-        resilient.publish(new_job("held"), delay=0.3)
-        resilient.defer(new_job("deferred"), 0.3)
+        resilient.publish(new_job("held"), delay=LONGER_THAN_A_STOP)
+        resilient.defer(new_job("deferred"), LONGER_THAN_A_STOP)
         with resilient.consume(queue) as deliveries:
             stale = take_one(deliveries)
             restart()
