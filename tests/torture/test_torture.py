@@ -6,6 +6,9 @@
 The seed is printed; it decides what is published, what becomes of each job, and which faults come when. A minute where
 nothing is said. What queuey logs meanwhile is in a file, which is named where the test fails, QUEUEY_TORTURE_LOG or one
 of pytest's own.
+
+What RabbitMQ itself loses as it is killed or shut down is counted apart; `record` says what that is. Everything else
+that was reported as published has to be found.
 """
 
 from __future__ import annotations
