@@ -100,11 +100,13 @@ class RabbitMqBackend:
     def declare(self, queues: Iterable[QueueConfig]) -> None:
         """Create each queue with its dead queue (and its retry queue, in the three-queue topology).
 
-        Raises QueueNameTooLongError before anything is created, and DeclareRefusedError with what differs where the
-        broker has such a queue with other properties; queues before that one stay declared.
+        Raises QueueNameTooLongError, and InvalidConfigError where one has the name of another's dead, retry or hold
+        queue, before anything is created; and DeclareRefusedError with what differs where the broker has such a queue
+        with other properties; queues before that one stay declared.
         """
         configs = _configs(queues)
         planned = [self._placement.declarations(config) for config in configs]
+        self._placement.check_apart(configs)
         for config, declarations in zip(configs, planned, strict=True):
             self._session.declare(declarations)
             self._placement.declared([config])

@@ -60,6 +60,25 @@ class Placement:
         queues.append(QueueDeclaration(config.name, config.durable, CLASSIC | topology.queue_args(config)))
         return queues
 
+    def check_apart(self, configs: Iterable[QueueConfig]) -> None:
+        """Raise InvalidConfigError where a work queue has the name of a queue that belongs to another of them."""
+        options = self._options
+        names = {config.name for config in configs}
+        dead_suffix = options.dead_suffix if options.declare_dead_letter_queues else None
+        for name in sorted(names):
+            held, _, delay = name.rpartition(".")
+            belongs = [(name, dead_suffix), (name, options.retry_suffix)]
+            if delay.isdecimal():
+                belongs.append((held, options.deferred_suffix))
+            for of, suffix in belongs:
+                owner = of.removesuffix(suffix or "")
+                if owner != of and owner in names:
+                    raise InvalidConfigError(
+                        f"declaring queues: '{name}' is the name of a queue that belongs to '{owner}', so it cannot be "
+                        "a work queue itself; nothing was declared. Choose another name, or other suffixes in "
+                        "RabbitMqOptions"
+                    )
+
     def declared(self, configs: Iterable[QueueConfig]) -> None:
         """Note queues that exist now, so that jobs can be held for them."""
         for config in configs:

@@ -77,3 +77,29 @@ def test_an_outcome_of_the_wrong_kind_is_refused_and_another_may_be_chosen(
                 settle(delivery)
             delivery.ack()
         assert [queue.ready for queue in broker.queues()] == [0] * len(broker.queues())
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("emails.dead", {}),
+        ("emails-gone", {"dead_suffix": "-gone"}),
+        ("emails.deferred.1000", {}),
+        ("emails.retry", {"retry_suffix": ".retry"}),
+    ],
+)
+def test_a_work_queue_with_the_name_of_anothers_queue_is_refused(
+    broker: FakeBroker, name: str, options: dict[str, Any]
+) -> None:
+    with broker.backend(RabbitMqOptions(**options)) as backend:
+        with pytest.raises(InvalidConfigError, match=f"'{name}' is the name of a queue that belongs to 'emails'"):
+            backend.declare([QueueConfig(name), EMAILS])
+        assert broker.queues() == []
+        backend.declare([QueueConfig(name, max_priority=0)])  # alone, as by who looks after dead letters
+
+
+def test_names_that_only_look_like_those_of_other_queues_are_fine(broker: FakeBroker) -> None:
+    options = RabbitMqOptions(declare_dead_letter_queues=False)
+    with broker.backend(options) as backend:
+        backend.declare([EMAILS, *map(QueueConfig, ("emails.dead", "emails.retry", "emails.deferred.soon", "dead"))])
+    assert len(broker.queues()) == 5
