@@ -18,11 +18,13 @@ class Retryable(Exception):  # noqa: N818 -- says what becomes of the job
     A `delay` (seconds or timedelta) replaces the policy's own wait this time; how often is tried stays the policy's.
     """
 
+    delay: timedelta | float | None = None  # a subclass may have another, and an `__init__` that does not call ours
+
     def __init__(self, message: str = "", *, delay: timedelta | float | None = None) -> None:
         super().__init__(message)
         if delay is not None:
             whole_ms(delay, name="Retryable: delay")
-        self.delay = delay
+            self.delay = delay
 
 
 class Fatal(Exception):  # noqa: N818 -- says what becomes of the job
@@ -34,6 +36,8 @@ class Deferred(Exception):  # noqa: N818 -- says what becomes of the job
 
     It returns at the queue's top priority, the attempt unchanged.
     """
+
+    reason = ""  # as above; a delay there must be
 
     def __init__(self, delay: timedelta | float, reason: str = "") -> None:
         super().__init__(reason)

@@ -78,3 +78,29 @@ def test_a_context_for_a_test_needs_only_what_the_test_is_about() -> None:
 def test_a_context_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         JobContext().attempt = 2  # type: ignore[misc] -- that is the test
+
+
+class Unavailable(Retryable):
+    delay = 60
+
+    def __init__(self, status: int) -> None:  # which does not call that of Retryable, as people forget to
+        self.status = status
+
+
+class NotBefore(Deferred):
+    delay = 30
+
+    def __init__(self) -> None:
+        pass
+
+
+def test_a_subclass_may_have_an_init_and_a_delay_of_its_own() -> None:
+    error = Unavailable(503)
+    assert outcome_of(error, attempt=1, policy=RetryPolicy.fixed(2, 5), random_source=float) == Retry(60, error)
+    assert isinstance(outcome_of(error, attempt=2, policy=RetryPolicy.fixed(2, 5), random_source=float), Dead)
+    assert outcome_of(NotBefore(), attempt=1, policy=RetryPolicy.fixed(1, 5), random_source=float) == Hold(30, "")
+
+    class Busy(Retryable):
+        delay = timedelta(minutes=1)
+
+    assert (Busy("503").delay, Busy(delay=2).delay, Retryable("503").delay) == (timedelta(minutes=1), 2, None)
