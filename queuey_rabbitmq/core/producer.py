@@ -24,7 +24,6 @@ from queuey_rabbitmq.core.errors import (
     QueueyError,
 )
 from queuey_rabbitmq.core.hooks import HookChain, Hooks
-from queuey_rabbitmq.core.job_ids import new_job_id
 from queuey_rabbitmq.core.jobs import Job, JobType, job_of
 from queuey_rabbitmq.core.queue_set import SetT, check_set
 
@@ -58,7 +57,7 @@ class Producer(Generic[SetT]):
         queues: type[SetT],
         *,
         hooks: Iterable[Hooks] = (),
-        new_job_id: Callable[[], uuid.UUID] = new_job_id,
+        new_job_id: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
         self._set_up(backend, queues, hooks, new_job_id)
         backend.declare(queue.config for queue in queues.__queues__.values())
@@ -70,7 +69,7 @@ class Producer(Generic[SetT]):
         queues: type[SetT],
         *,
         hooks: Iterable[Hooks] = (),
-        new_job_id: Callable[[], uuid.UUID] = new_job_id,
+        new_job_id: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> Self:
         """Return a producer that declares nothing: `enqueue` needs the queue to exist, the others need it declared.
 
