@@ -18,7 +18,8 @@ from queuey_rabbitmq.backend import RabbitMqBackend
 from queuey_rabbitmq.core.errors import ChannelClosedError, QueueyError
 from queuey_rabbitmq.options import RabbitMqOptions
 
-URL_VARIABLE = "QUEUEY_RABBITMQ_URL"
+URL_VARIABLE = "QUEUEY_BROKER_URL"
+"""Not the one of the pytest plugin: no test may run on the broker that an operator looks after."""
 NOT_FOUND = 404
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}

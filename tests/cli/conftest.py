@@ -19,7 +19,7 @@ Run = Callable[..., Result]
 @pytest.fixture
 def run(queuey_broker: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command line as a user does who has the broker's URL in the environment."""
-    monkeypatch.setenv("QUEUEY_RABBITMQ_URL", queuey_broker.url)
+    monkeypatch.setenv("QUEUEY_BROKER_URL", queuey_broker.url)
 
     def run(*arguments: str, **how: Any) -> Result:
         return CliRunner().invoke(program, arguments, catch_exceptions=False, **how)

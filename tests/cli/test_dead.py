@@ -193,7 +193,7 @@ def test_a_wrong_password_is_not_printed(run: Run, queuey_broker: BrokerUnderTes
 
 
 def test_without_a_url_it_says_where_one_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("QUEUEY_RABBITMQ_URL", raising=False)
+    monkeypatch.delenv("QUEUEY_BROKER_URL", raising=False)
     result = CliRunner().invoke(program, ["dead", "list", "emails"])
     assert result.exit_code == 2
-    assert "QUEUEY_RABBITMQ_URL" in result.stderr
+    assert "QUEUEY_BROKER_URL" in result.stderr
