@@ -218,7 +218,10 @@ class PikaConnection:
 
     def _on_close(self, _connection: pika.SelectConnection, error: BaseException) -> None:
         stage = failures.CLOSING if self.closing else failures.OPEN
-        self._end(amqp.ConnectionLost(stage, *failures.ended(error), error))
+        code, text = failures.ended(error)
+        if len(self._broker.nodes) > 1:
+            text += f"; it was with {self._node}"
+        self._end(amqp.ConnectionLost(stage, code, text, error))
 
     def _reached(self) -> str:
         """Return the stage, telling a TCP connection that is not there yet from one that answers nothing."""

@@ -135,6 +135,15 @@ def test_after_a_loss_the_node_behind_the_lost_one_is_tried_first(record_all: An
     assert ports.tried == ["a", "b", "c", "a"]
 
 
+def test_a_loss_names_the_node_that_it_happened_with(record_all: Any, ports: Ports, caplog: Any) -> None:
+    first = ports.opens("a")
+    recorder = record_all(first, ports.hangs_up("b"))
+    assert isinstance(recorder.connect(), amqp.ConnectionOpened)
+    recorder.in_turn(recorder.connection.send, [amqp.OpenChannel(1)])
+    lost = recorder.events.get(timeout=5)
+    assert lost.text.endswith(f"; it was with 127.0.0.1:{first}")
+
+
 def test_closing_while_a_later_node_is_tried_ends_the_connection(record_all: Any, ports: Ports, caplog: Any) -> None:
     recorder = record_all(ports.hangs_up("a"), silent := ports.is_silent("b"))
     connection = recorder.in_turn(recorder.link.open, "test", recorder.events.put)
