@@ -6,11 +6,12 @@ silently ignored is found out in production. The words of a refusal never hold a
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote
 
 from queuey_rabbitmq.core.errors import InvalidConfigError
 
@@ -21,6 +22,11 @@ _FORM = (
     "with several nodes host1:port1,host2:port2; special characters in user, password and vhost are percent-encoded "
     "(the vhost / is %2f)"
 )
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(\?(?P<query>[^#]*))?(#(?P<fragment>.*))?",
+    re.DOTALL,
+)
+_NOT_PRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HOST_AND_PORT = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]]*)(:(?P<port>\d{1,5})?)?")
 
@@ -88,37 +94,47 @@ def parse(urls: str | Sequence[str]) -> tuple[BrokerAddress, ...]:
     return tuple(address for url in urls for address in _parse(url))
 
 
-def _parse(url: str) -> list[BrokerAddress]:
-    try:
-        split = urlsplit(url)
-    except ValueError:
-        _refuse("what stands for the host is malformed; brackets belong around an IPv6 address alone")
-    if split.scheme not in PORTS:
+def split(url: str) -> SplitResult:
+    """Return the parts of a URL as they stand, several nodes for a host. Raises InvalidConfigError for another scheme.
+
+    Not by `urlsplit`: releases of Python differ in which brackets they allow where several nodes are the host.
+    """
+    found = _URL.fullmatch(url.strip())
+    if found is None or found["scheme"].lower() not in PORTS:
         _refuse("it begins with neither amqp:// nor amqps://")
-    if split.fragment or "@" in split.path + split.query or split.netloc.count("@") > 1:
+    return SplitResult(
+        found["scheme"].lower(), found["authority"], found["path"], found["query"] or "", found["fragment"] or ""
+    )
+
+
+def _parse(url: str) -> list[BrokerAddress]:
+    scheme, authority, path, query, _ = split(url)
+    if _NOT_PRINTABLE.search(url.strip()):
+        _refuse("a space, a line break or a control character is not percent-encoded")
+    if "#" in url or "@" in path + query or authority.count("@") > 1:
         _refuse("a character such as # / ? or @ in user, password or vhost is not percent-encoded")
     if _BROKEN_ESCAPE.search(url):
         _refuse("a % is not followed by two hexadecimal digits")
-    if "/" in split.path[1:]:
+    if "/" in path[1:]:
         _refuse("a / within the vhost is not percent-encoded as %2f")
-    login, _, nodes = split.netloc.rpartition("@")
+    login, _, nodes = authority.rpartition("@")
     user, colon, password = login.partition(":")
     if login and not (user and colon):
         _refuse("there is a user without a password, or a password without a user")
-    parameters = _parameters(split.query)
+    parameters = _parameters(query)
     return [
         BrokerAddress(
             host=host,
             port=port,
             user=unquote(user) if login else "guest",
             password=unquote(password) if login else "guest",
-            virtual_host=unquote(split.path[1:]) or "/",
-            tls=_tls(parameters, speaks_tls=split.scheme == "amqps"),
+            virtual_host=unquote(path[1:]) or "/",
+            tls=_tls(parameters, speaks_tls=scheme == "amqps"),
             heartbeat=_number(parameters, "heartbeat"),
             channel_max=_number(parameters, "channel_max"),
             frame_max=_number(parameters, "frame_max"),
         )
-        for host, port in _nodes(nodes, PORTS[split.scheme])
+        for host, port in _nodes(nodes, PORTS[scheme])
     ]
 
 
@@ -132,8 +148,18 @@ def _nodes(text: str, default_port: int) -> list[tuple[str, int]]:
         port = int(found["port"]) if found["port"] else default_port
         if not 0 < port <= 65_535:  # noqa: PLR2004 -- TCP's
             _refuse("a port is not from 1 to 65535")
-        nodes.append((unquote(found["host"].strip("[]")) or "localhost", port))
+        host = unquote(found["host"].strip("[]"))
+        if found["host"].startswith("["):
+            _check_ipv6(host)
+        nodes.append((host or "localhost", port))
     return nodes
+
+
+def _check_ipv6(host: str) -> None:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        _refuse("what stands in brackets is not an IPv6 address")
 
 
 def _parameters(query: str) -> dict[str, str]:

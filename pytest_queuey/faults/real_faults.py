@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
 from time import sleep
 from typing import Final
-from urllib.parse import urlsplit
 
 from pytest_queuey.broker_under_test import NotOnThisBrokerError
 from pytest_queuey.faults.proxy import Proxy
@@ -39,7 +38,7 @@ class RealFaults:
         self._upstream = url
         self._restart = restart
         self._proxy = Proxy(node.host, node.port)
-        parts = urlsplit(url)
+        parts = broker_urls.split(url)
         user, at, _ = parts.netloc.rpartition("@")
         self.url = parts._replace(netloc=f"{user}{at}127.0.0.1:{self._proxy.port}").geturl()
 

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from pytest_queuey.node_control import CommandControl, NodeControl, SocketControl
 from pytest_queuey.sources.handshake import HandshakeError, greet
@@ -50,7 +50,7 @@ class RealServer:
 
     def vhost_url(self, vhost: str) -> str:
         """Return the AMQP URL of another virtual host of the server."""
-        return urlsplit(self.url)._replace(path="/" + quote(vhost, safe="")).geturl()
+        return broker_urls.split(self.url)._replace(path="/" + quote(vhost, safe="")).geturl()
 
     @property
     def user(self) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from pytest_queuey.sources.handshake import HandshakeError, greet
 from pytest_queuey.sources.server import RealServer, SourceError
@@ -49,7 +48,7 @@ def check(server: RealServer) -> str:
 
 def without_password(url: str) -> str:
     """Return a URL that may be printed."""
-    parts = urlsplit(url)
+    parts = broker_urls.split(url)
     user = f"{parts.username}@" if parts.username else ""
     nodes = ",".join(map(str, broker_urls.parse(url)))
     return f"{parts.scheme}://{user}{nodes}{parts.path}"  # a parameter may be a password too
