@@ -82,7 +82,7 @@ def run_pytest(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, everything_is_loaded: None
 ) -> pytest.Pytester:
     """A pytest run of its own, with queuey's plugin alone and without what the surrounding run was told."""
-    for name in ("QUEUEY_RABBITMQ_URL", "PYTEST_XDIST_WORKER"):
+    for name in ("QUEUEY_RABBITMQ_URL", "PYTEST_XDIST_WORKER", "CI", "BUILD_NUMBER"):  # the last two lengthen summaries
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p pytest_queuey.plugin -p no:cacheprovider --strict-markers")
