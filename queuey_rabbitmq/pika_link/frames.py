@@ -139,7 +139,7 @@ def unwritable_header(headers: Mapping[str, Any] | None) -> str | None:
         try:
             encode_table([], {name: value})
         except Exception:  # noqa: BLE001 -- pika's encoders raise a dozen different things
-            return f"header {name!r}: AMQP has no type for {reprlib.repr(value)} of type {type(value).__name__}"
+            return f"header {name!r}: AMQP cannot carry {reprlib.repr(value)} of type {type(value).__name__}"
     return None
 
 

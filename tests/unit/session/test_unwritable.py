@@ -49,7 +49,7 @@ def test_a_header_that_amqp_cannot_carry_is_an_error_of_that_publish(
 def test_the_error_names_the_header_and_the_type_of_its_value(broker: FakeBroker) -> None:
     with RabbitMqBackend.connect(broker.url) as backend:
         backend.declare([EMAILS])
-        with pytest.raises(BackendError, match=r"header 'mine': AMQP has no type for .* of type Decimal$"):
+        with pytest.raises(BackendError, match=r"header 'mine': AMQP cannot carry .* of type Decimal$"):
             backend.publish(job(headers={"yours": "well", "mine": Decimal("1e400")}))
 
 
