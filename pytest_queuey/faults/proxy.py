@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import Final, TypeVar
 
 from pytest_queuey.faults.conversation import Conversation, Script
-from pytest_queuey.sources.server import real_seconds
+from queuey_fake.real_time import monotonic_s
 from queuey_fake.watching import watch
 
 T = TypeVar("T")
@@ -161,12 +161,12 @@ class Proxy:
         if self.is_hung:
             return None
         due = [leg.late[0][0] for pair in self._pairs for leg in (pair.client, pair.broker) if leg.late]
-        return max(0.0, min(due) - real_seconds()) if due else None
+        return max(0.0, min(due) - monotonic_s()) if due else None
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # whoever was there is gone
             client, _ = self._listener.accept()
-            if real_seconds() < self.refused_until:
+            if monotonic_s() < self.refused_until:
                 _reset(client)
                 return
             try:
@@ -190,7 +190,7 @@ class Proxy:
             except OSError:
                 octets = b""
             leg.has_ended = not octets
-            leg.late.append((real_seconds() + self.delay, octets))
+            leg.late.append((monotonic_s() + self.delay, octets))
 
     def _pass_on(self, pair: _Pair) -> None:
         """Hand over what is due, and send what there is."""
@@ -200,7 +200,7 @@ class Proxy:
             (pair.client, pair.conversation.client_says),
             (pair.broker, pair.conversation.broker_says),
         ):
-            while leg.late and leg.late[0][0] <= real_seconds() and not self._cut_is_due:
+            while leg.late and leg.late[0][0] <= monotonic_s() and not self._cut_is_due:
                 _, octets = leg.late.popleft()
                 if not octets:
                     self._flush(pair)

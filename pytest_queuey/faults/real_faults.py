@@ -10,9 +10,9 @@ from typing import Final
 
 from pytest_queuey.broker_under_test import NotOnThisBrokerError
 from pytest_queuey.faults.proxy import Proxy
-from pytest_queuey.sources.server import real_seconds
 from queuey_fake.clock import MS_PER_SECOND
 from queuey_fake.faults import not_negative_ms, positive
+from queuey_fake.real_time import monotonic_s
 from queuey_rabbitmq import broker_urls
 
 _LOOK_EVERY: Final = 0.005
@@ -57,7 +57,7 @@ class RealFaults:
 
     def refuse_connections(self, *, for_: timedelta | float) -> None:
         """Refuse every new connection for a while, by a reset; those that are open stay."""
-        self._set("refused_until", real_seconds() + not_negative_ms(for_, "for_") / MS_PER_SECOND)
+        self._set("refused_until", monotonic_s() + not_negative_ms(for_, "for_") / MS_PER_SECOND)
 
     def hang(self) -> AbstractContextManager[object]:
         """Let nothing pass in either direction until `resume`, or until the end of a `with` block."""
@@ -111,9 +111,9 @@ class RealFaults:
 
         doing = f"cancelling the consumers of queue '{queue}'"
         self._proxy.do(doing, cancel)
-        give_up = real_seconds() + _CANCELLED_WITHIN
+        give_up = monotonic_s() + _CANCELLED_WITHIN
         while self._proxy.do(doing, lambda: any(said.awaits_cancel for said in self._proxy.conversations())):
-            if real_seconds() > give_up:
+            if monotonic_s() > give_up:
                 raise TimeoutError(f"the broker did not cancel the consumers of queue '{queue}': does it hang?")
             sleep(_LOOK_EVERY)
 

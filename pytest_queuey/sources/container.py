@@ -18,7 +18,8 @@ from typing import Any, Self
 
 from pytest_queuey.node_control import ControlError, as_base64, from_base64
 from pytest_queuey.sources.docker import is_plain
-from pytest_queuey.sources.server import RealServer, SourceError, real_seconds
+from pytest_queuey.sources.server import RealServer, SourceError
+from queuey_fake.real_time import monotonic_s
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the imports warn of their own deprecations, which `-W error` would raise
@@ -152,9 +153,9 @@ class ContainerProgress:
 
     def ended(self) -> str | None:
         """Return how it ended where it has."""
-        if real_seconds() < self._ask_again_at:
+        if monotonic_s() < self._ask_again_at:
             return None
-        self._ask_again_at = real_seconds() + _ASK_EVERY
+        self._ask_again_at = monotonic_s() + _ASK_EVERY
         try:
             state = self._client.containers.get(self._id).attrs["State"]
         except docker.errors.NotFound:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from pytest_queuey.node_control import CommandControl, NodeControl, SocketControl
 from pytest_queuey.sources.handshake import HandshakeError, greet
+from queuey_fake.real_time import monotonic_s
 from queuey_rabbitmq import broker_urls
 
 READY_WITHIN = 60.0
@@ -24,11 +25,6 @@ _LOOK_EVERY = 0.05
 
 class SourceError(Exception):
     """A real broker cannot be had from a source; the message says at which stage, and why."""
-
-
-def real_seconds() -> float:
-    """Return a monotonic clock that no time-freezing library moves."""
-    return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +96,9 @@ def wait_until_ready(server: RealServer, progress: Progress, *, within: float = 
 
     Raises SourceError as soon as it has ended, and after `within` seconds, with the stage and its last lines.
     """
-    deadline = real_seconds() + within
+    deadline = monotonic_s() + within
     stage = "nothing has listened on its port yet"
-    while real_seconds() < deadline:
+    while monotonic_s() < deadline:
         if (ending := progress.ended()) is not None:
             raise SourceError(f"{server.what} {ending} while it was starting. Its last lines:\n{progress.last_lines()}")
         try:
