@@ -40,7 +40,7 @@ def wait_for(condition: Callable[[], bool]) -> bool:
 def is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second where it ends between the opening and the reading
         return False
     return state != "Z"
 
