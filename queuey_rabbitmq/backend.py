@@ -212,7 +212,10 @@ class RabbitMqBackend:
 
     def _end(self, place: int, operation: PublishOperation, errors: dict[int, QueueyError]) -> None:
         try:
-            self._session.wait(operation)
+            if operation.future.done():  # as most have by then, and asking costs less than waiting
+                operation.future.result()
+            else:
+                self._session.wait(operation)
         except QueueyError as error:
             errors[place] = error
 

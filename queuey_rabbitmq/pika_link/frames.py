@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping
+from functools import lru_cache
 from struct import Struct
 from typing import Any
 
@@ -23,6 +24,9 @@ FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT, FRAME_END = 1, 2, 3, 8,
 FRAME_KINDS = frozenset({FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT})
 OVERHEAD = 8
 """Bytes of a frame around its payload."""
+
+KNOWN = 1024
+"""How many texts, counters and queues are encoded once: they are the same in message after message."""
 
 BASIC = 60
 DELIVER = b"\x00\x3c\x00\x3c"
@@ -50,20 +54,34 @@ def _short(value: str) -> bytes:
     return bytes((len(encoded),)) + encoded  # raises over 255 bytes, and pika then says so
 
 
+_known_short = lru_cache(maxsize=KNOWN)(_short)
+
+
+@lru_cache(maxsize=KNOWN)
+def _known_integer(key: str, value: int) -> bytes:
+    return _short(key) + _signed_int(b"I", value)
+
+
 def _table(values: Mapping[str, Any]) -> bytes:
     """Return a field table; of the values, texts and integers of 32 bits are told apart here, the others by pika."""
     pieces = []
     for key, value in values.items():
-        pieces.append(_short(key))
         if type(value) is int and -(2**31) <= value < 2**31:
-            pieces.append(_signed_int(b"I", value))
+            pieces.append(_known_integer(key, value))
         elif type(value) is str:
             encoded = value.encode()
-            pieces.append(_long_string(b"S", len(encoded)) + encoded)
+            pieces.append(_short(key) + _long_string(b"S", len(encoded)) + encoded)
         else:
+            pieces.append(_short(key))
             encode_value(pieces, value)
     table = b"".join(pieces)
     return _long.pack(len(table)) + table
+
+
+@lru_cache(maxsize=KNOWN)
+def _publish_method(channel: int, routing_key: str) -> bytes:
+    arguments = PUBLISH_DEFAULT_EXCHANGE + _short(routing_key) + MANDATORY
+    return _frame(FRAME_METHOD, channel, len(arguments)) + arguments + b"\xce"
 
 
 def encode_publish(channel: int, routing_key: str, properties: Properties, body: bytes) -> bytes:
@@ -72,11 +90,9 @@ def encode_publish(channel: int, routing_key: str, properties: Properties, body:
     Raises anything for values that are not of AMQP's types.
     """
     flags, fields = _property_list(properties)
-    key = _short(routing_key)
     size = len(body)
-    method = _frame(FRAME_METHOD, channel, len(PUBLISH_DEFAULT_EXCHANGE) + len(key) + 1)
     header = _header(FRAME_HEADER, channel, len(fields) + 14, BASIC, 0, size, flags)
-    frames = method + PUBLISH_DEFAULT_EXCHANGE + key + MANDATORY + b"\xce" + header + fields + b"\xce"
+    frames = _publish_method(channel, routing_key) + header + fields + b"\xce"
     if size:
         frames += _frame(FRAME_BODY, channel, size) + body + b"\xce"
     return frames
@@ -90,10 +106,10 @@ def _property_list(  # noqa: C901, PLR0912 -- one branch for each of AMQP's prop
     fields = b""
     if p.content_type is not None:
         flags |= 0x8000
-        fields += _short(p.content_type)
+        fields += _known_short(p.content_type)
     if p.content_encoding is not None:
         flags |= 0x4000
-        fields += _short(p.content_encoding)
+        fields += _known_short(p.content_encoding)
     if p.headers is not None:
         flags |= 0x2000
         fields += _table(p.headers)
@@ -111,7 +127,7 @@ def _property_list(  # noqa: C901, PLR0912 -- one branch for each of AMQP's prop
         fields += _short(p.reply_to)
     if p.expiration is not None:
         flags |= 0x0100
-        fields += _short(p.expiration)
+        fields += _known_short(p.expiration)
     if p.message_id is not None:
         flags |= 0x0080
         fields += _short(p.message_id)
@@ -120,16 +136,16 @@ def _property_list(  # noqa: C901, PLR0912 -- one branch for each of AMQP's prop
         fields += _long_long.pack(p.timestamp)
     if p.type is not None:
         flags |= 0x0020
-        fields += _short(p.type)
+        fields += _known_short(p.type)
     if p.user_id is not None:
         flags |= 0x0010
-        fields += _short(p.user_id)
+        fields += _known_short(p.user_id)
     if p.app_id is not None:
         flags |= 0x0008
-        fields += _short(p.app_id)
+        fields += _known_short(p.app_id)
     if p.cluster_id is not None:
         flags |= 0x0004
-        fields += _short(p.cluster_id)
+        fields += _known_short(p.cluster_id)
     return flags, fields
 
 

@@ -86,20 +86,26 @@ class Endings:
                 still_waiting.append(operation)
         return still_waiting
 
-    def release(self, operation: PublishOperation) -> None:
-        """Give back the slot of a message that is in flight no more.
+    def release(self, *operations: PublishOperation) -> None:
+        """Give back the slots of messages that are in flight no more.
 
         Not at its deadline: what was sent and is not settled still takes room, in a buffer or at a broker that does
         not read, and a producer that is slowed by that is the point of the bound.
         """
-        if operation.holds_slot:
-            operation.holds_slot = False
-            for slot in self._bound.leave(operation.size):
+        messages = size = 0
+        for operation in operations:
+            if operation.holds_slot:
+                operation.holds_slot = False
+                messages += 1
+                size += len(operation.message.body)
+        if messages:
+            for slot in self._bound.leave(size, messages=messages):
                 self._link.resolve(slot, None)
 
     def confirmed(self, operation: PublishOperation) -> None:
         """End a publish that the broker has answered with an ack: it has the message, or returned it before."""
-        self.release(operation)
+        if operation.holds_slot:
+            self.release(operation)
         if operation.finished:
             return
         if operation.returned is not None:

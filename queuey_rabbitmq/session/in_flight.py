@@ -49,10 +49,13 @@ class InFlightBound:
         """Leave the line, if the slot was not granted meanwhile; return the futures to resolve."""
         return self._forget(slot) or []
 
-    def leave(self, size: int) -> list[Future[None]]:
-        """Give a slot back; return the futures of the waiters that have theirs now, for the caller to resolve."""
+    def leave(self, size: int, *, messages: int = 1) -> list[Future[None]]:
+        """Give slots of `size` bytes in all back; return the futures of the waiters that have theirs now.
+
+        The caller resolves them.
+        """
         with self._lock:
-            self._messages -= 1
+            self._messages -= messages
             self._bytes -= size
             if not self._waiting:
                 return []

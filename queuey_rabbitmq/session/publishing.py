@@ -115,7 +115,9 @@ class PublishChannel(ManagedChannel):
         self.connection.send([amqp.Publish(self.number, message.queue, message.properties, message.body)])
 
     def _confirmed(self, event: amqp.Confirmed) -> None:
-        for operation in self._ledger.settle(event.delivery_tag, multiple=event.multiple):
+        settled = self._ledger.settle(event.delivery_tag, multiple=event.multiple)
+        self._endings.release(*settled)
+        for operation in settled:
             self._endings.confirmed(operation)
 
     def _nacked(self, event: amqp.Nacked) -> None:

@@ -46,6 +46,14 @@ def test_one_that_leaves_lets_as_many_in_as_fit() -> None:
     assert bound.leave(40) == [third]
 
 
+def test_several_that_leave_together_count_as_several() -> None:
+    bound = InFlightBound(messages=2, bytes_=100)
+    bound.enter(60)
+    bound.enter(40)
+    first, second = waiting(bound, 50), waiting(bound, 50)
+    assert bound.leave(100, messages=2) == [first, second]
+
+
 def test_waiters_are_let_in_again_in_a_batch_below_three_quarters_of_the_bound() -> None:
     bound = InFlightBound(messages=8, bytes_=1000)
     for _ in range(8):
