@@ -42,6 +42,8 @@ class FakeBroker:
         clock: Clock | None = None,
         wait_guard: float = WAIT_GUARD_S,
     ) -> None:
+        if clock is not None and not callable(getattr(clock, "now_ms", None)):
+            raise TypeError(f"FakeBroker: expected a clock, such as ManualClock() or SystemClock(), got {clock!r}")
         self.clock: Clock = clock if clock is not None else ManualClock()
         self.version = version
         self.journal = Journal(marks=frozenset({topology.HEADER_ATTEMPT, topology.HEADER_DEFERRALS}))

@@ -8,11 +8,26 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
+from queuey_rabbitmq.core.errors import InvalidConfigError
+
 if TYPE_CHECKING:
     from queuey_rabbitmq.core.delivery import Delivery
     from queuey_rabbitmq.core.envelope import Envelope
     from queuey_rabbitmq.core.errors import QueueyError
     from queuey_rabbitmq.core.queue_config import QueueConfig
+
+
+_METHODS = (
+    "now_ms",
+    "declare",
+    "publish",
+    "publish_nowait",
+    "publish_many",
+    "defer",
+    "defer_nowait",
+    "consume",
+    "close",
+)
 
 
 class Deliveries(Protocol):
@@ -100,3 +115,12 @@ class LinedUp(Protocol):
 
     def defer_in_line(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
         """Hold a job as `defer_nowait` does, and where too much is in flight let it stand in line."""
+
+
+def check_backend(what: str, value: object) -> None:
+    """Raise InvalidConfigError for what is no backend; it names the method that is missing."""
+    missing = next((name for name in _METHODS if not callable(getattr(value, name, None))), None)
+    if missing is not None:
+        raise InvalidConfigError(
+            f"{what}: expected a backend, such as RabbitMqBackend.connect(url), got {value!r}, which has no `{missing}`"
+        )

@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from queuey_rabbitmq.core.backend import LinedUp
+from queuey_rabbitmq.core.backend import LinedUp, check_backend
 from queuey_rabbitmq.core.durations import whole_ms
 from queuey_rabbitmq.core.envelope import Envelope
 from queuey_rabbitmq.core.errors import (
@@ -30,6 +30,7 @@ from queuey_rabbitmq.core.queue_set import SetT, check_set
 if TYPE_CHECKING:
     from queuey_rabbitmq.core.backend import Backend
 
+T = TypeVar("T")
 ArgumentT = TypeVar("ArgumentT")
 ResultT = TypeVar("ResultT")
 
@@ -82,6 +83,7 @@ class Producer(Generic[SetT]):
     def _set_up(
         self, backend: Backend, queues: type[SetT], hooks: Iterable[Hooks], new_job_id: Callable[[], uuid.UUID]
     ) -> None:
+        check_backend("Producer", backend)
         check_set("Producer", queues)
         self._backend = backend
         self._queues = queues
@@ -118,7 +120,8 @@ class Producer(Generic[SetT]):
         All are checked before the first is sent. Raises JobsNotConfirmedError, which says exactly which jobs were not
         confirmed and why; all others are enqueued.
         """
-        envelopes = [self._envelope(job, priority=priority, correlation_id=correlation_id) for job in jobs]
+        several = _several(jobs)
+        envelopes = [self._envelope(job, priority=priority, correlation_id=correlation_id) for job in several]
         if self._hooks:
             envelopes = [self._hooks.with_headers(envelope, None) for envelope in envelopes]
         with self._failure_told(envelopes):
@@ -175,7 +178,7 @@ class Producer(Generic[SetT]):
         Where the `await` is cancelled, jobs that were not sent yet are not sent any more.
         """
         envelopes: list[Envelope] = []
-        for place, job in enumerate(jobs):
+        for place, job in enumerate(_several(jobs)):
             await _let_others_run(place)
             envelopes.append(self._envelope(job, priority=priority, correlation_id=correlation_id))
         if self._hooks:
@@ -265,6 +268,14 @@ class Producer(Generic[SetT]):
         if errors:
             raise JobsNotConfirmedError(job_ids, errors)
         return job_ids
+
+
+def _several(jobs: Iterable[T]) -> Iterable[T]:
+    if not isinstance(jobs, Iterable):
+        raise InvalidConfigError(
+            f"enqueuing many jobs: expected several, such as [{type(jobs).__qualname__}(...)], got {jobs!r}"
+        )
+    return jobs
 
 
 def _as_timedelta(delay: Delay | None) -> timedelta | None:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from queuey_rabbitmq.core.attempt import TimeoutWatch
+from queuey_rabbitmq.core.backend import check_backend
 from queuey_rabbitmq.core.dispatcher import Dispatcher, Rules
 from queuey_rabbitmq.core.durations import positive_ms, whole_ms
 from queuey_rabbitmq.core.errors import DeadlineExceededError, InvalidConfigError, QueueyError, ShutDownError
@@ -79,6 +80,7 @@ class Worker(Generic[SetT]):
         settle_backoff: timedelta | float = 5,
         random_source: RandomSource = random.random,
     ) -> None:
+        check_backend("Worker", backend)
         check_set("Worker", queues)
         self._queues = queues
         self._configs = {queue.name: queue.config for queue in _chosen(queues, only)}
@@ -176,7 +178,7 @@ class Worker(Generic[SetT]):
         ended. The backend is left open unless `close_backend`.
         """
         if not self._runs.acquire(blocking=False):
-            raise RuntimeError("this worker runs already, in another thread")
+            raise RuntimeError("this worker runs already")
         with ExitStack() as leaving:
             leaving.callback(self._runs.release)
             if close_backend:

@@ -27,6 +27,7 @@ from queuey_rabbitmq import (
     SerializationError,
     UnknownQueueError,
     UnroutableError,
+    Worker,
     job,
 )
 
@@ -151,6 +152,25 @@ def test_what_is_no_job_of_the_set_is_refused_before_anything_is_sent(
     ):
         with pytest.raises(InvalidConfigError, match=message):
             enqueue(refused)
+
+
+@pytest.mark.parametrize("no_backend", [None, Mail, "amqp://localhost"])
+@pytest.mark.parametrize("make", [Producer, Producer.new_undeclared, Worker])
+def test_what_is_no_backend_is_refused_with_what_it_lacks(make: Any, no_backend: Any) -> None:
+    with pytest.raises(InvalidConfigError, match=r"(Producer|Worker): expected a backend, .* has no `now_ms`"):
+        make(no_backend, Mail)
+
+
+def test_one_job_where_several_belong_is_refused_before_anything_is_sent(
+    backend: RabbitMqBackend, door: BrokerDoor
+) -> None:
+    producer = Producer(backend, Mail)
+    one: Any = Digest(1)
+    with pytest.raises(InvalidConfigError, match=r"expected several, such as \[Digest\(\.\.\.\)\]"):
+        producer.enqueue_many(one)
+    with pytest.raises(InvalidConfigError, match=r"expected several"):
+        asyncio.run(producer.enqueue_many_async(one))
+    assert door.get(Mail.bulk.name) is None
 
 
 def test_a_delay_that_is_none_is_refused_and_not_taken_for_no_delay(backend: RabbitMqBackend, door: BrokerDoor) -> None:

@@ -7,6 +7,7 @@ import pytest
 import time_machine
 from freezegun import freeze_time
 
+from queuey_fake import FakeBroker
 from queuey_fake.clock import ManualClock, duration_ms, epoch_ms
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -137,3 +138,9 @@ def test_an_instant_without_a_time_zone_is_refused() -> None:
 @pytest.mark.parametrize(("duration", "ms"), [(0.1, 100), (29.2, 29200), (timedelta(days=24), 2073600000), (3, 3000)])
 def test_durations_are_exact_to_the_millisecond(duration: timedelta | float, ms: int) -> None:
     assert duration_ms(duration) == ms
+
+
+@pytest.mark.parametrize("no_clock", [5, "now", datetime(2030, 1, 1, tzinfo=UTC)])
+def test_what_is_no_clock_is_refused(no_clock: Any) -> None:
+    with pytest.raises(TypeError, match="expected a clock, such as ManualClock"):
+        FakeBroker(clock=no_clock)
