@@ -8,7 +8,7 @@ import pytest
 from queuey_fake import FakeBroker
 
 aio_pika = pytest.importorskip("aio_pika")
-TIMEOUT_S = 5
+TIMEOUT_S = 10
 
 
 async def work_off(url: str, arguments: dict[str, str]) -> tuple[list[Any], list[Any]]:

@@ -301,7 +301,7 @@ def test_a_command_refused_at_the_end_of_a_turn_is_told_at_once(probe: Any, queu
     start = time.monotonic()
     probe.in_turn(lambda: None)
     assert isinstance(probe.next(), CommandRefused)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 10
 
 
 @pytest.mark.parametrize(

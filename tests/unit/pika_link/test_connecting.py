@@ -80,7 +80,7 @@ def test_a_port_that_says_nothing_ends_within_connect_timeout(
     port = serve(silent)
     start = time.monotonic()
     lost = record(port, connect_timeout_ms=200).connect()
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 10
     assert lost.stage == "waiting for an AMQP answer"
     assert lost.text == f"127.0.0.1:{port} took the connection but gave no AMQP answer within 0.2 s"
     assert PASSWORD not in told(lost) + caplog.text

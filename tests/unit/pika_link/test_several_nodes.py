@@ -121,7 +121,7 @@ def test_silent_nodes_share_connect_timeout(record_all: Any, ports: Ports, caplo
     start = time.monotonic()
     silent = [ports.is_silent(name) for name in "abc"]
     lost = record_all(*silent, connect_timeout_ms=300).connect()
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 10
     assert ports.tried == ["a", "b", "c"]
     assert lost.text.startswith(f"127.0.0.1:{silent[0]} took the connection but gave no AMQP answer within 0.1 s; ")
 
