@@ -30,6 +30,14 @@ def short(text: str) -> bytes:
 PERSISTENT_JSON = struct.pack(">H", 0x9000) + short("application/json") + b"\x02"
 
 
+def publish(queue: str, body: bytes, properties: bytes, *, channel: int = 1) -> bytes:
+    return (
+        method(60, 40, b"\0\0" + short("") + short(queue) + b"\x01", channel=channel)
+        + frame(HEADER, channel, struct.pack(">HHQ", 60, 0, len(body)) + properties)
+        + frame(BODY, channel, body)
+    )
+
+
 class BareSocket:
     """One connection with one open channel."""
 
@@ -54,22 +62,22 @@ class BareSocket:
         self.socket.sendall(method(10, 50, struct.pack(">H", 200) + short("bye") + b"\0\0\0\0", channel=0))
         self.socket.close()
 
-    def frames(self) -> list[tuple[int, bytes]]:
-        """Read once, and return the whole frames so far as (kind, payload)."""
+    def frames(self) -> list[tuple[int, int, bytes]]:
+        """Read once, and return the whole frames so far as (kind, channel, payload)."""
         data = self.buffer + self.socket.recv(262144)
         found, at, size = [], 0, len(data)
         while at + 7 <= size:
-            kind, _, length = struct.unpack_from(">BHI", data, at)
+            kind, channel, length = struct.unpack_from(">BHI", data, at)
             if at + 8 + length > size:
                 break
-            found.append((kind, data[at + 7 : at + 7 + length]))
+            found.append((kind, channel, data[at + 7 : at + 7 + length]))
             at += 8 + length
         self.buffer = data[at:]
         return found
 
     def wait_for(self, class_id: int, method_id: int) -> bytes:
         while True:
-            for kind, payload in self.frames():
+            for kind, _, payload in self.frames():
                 if kind == METHOD and struct.unpack_from(">HH", payload) == (class_id, method_id):
                     return payload
 
@@ -84,8 +92,11 @@ class BareSocket:
     def delete(self, queue: str) -> None:
         self.call(method(50, 40, b"\0\0" + short(queue) + b"\0"), 50, 41)
 
-    def confirm_select(self) -> None:
-        self.call(method(85, 10, b"\0"), 85, 11)
+    def open_channel(self, channel: int) -> None:
+        self.call(method(20, 10, b"\0", channel=channel), 20, 11)
+
+    def confirm_select(self, channel: int = 1) -> None:
+        self.call(method(85, 10, b"\0", channel=channel), 85, 11)
 
     def publish_confirmed(
         self, queue: str, body: bytes, *, count: int, window: int, properties: bytes = PERSISTENT_JSON
@@ -94,12 +105,7 @@ class BareSocket:
 
         `properties` are the flags and the property list of the content header.
         """
-        properties = struct.pack(">HHQ", 60, 0, len(body)) + properties
-        one = (
-            method(60, 40, b"\0\0" + short("") + short(queue) + b"\x01")
-            + frame(HEADER, 1, properties)
-            + frame(BODY, 1, body)
-        )
+        one = publish(queue, body, properties)
         sent = confirmed = 0
         open_tags: set[int] = set()
         while confirmed < count:
@@ -108,7 +114,7 @@ class BareSocket:
                 open_tags.update(range(sent + 1, sent + room + 1))
                 sent += room
                 self.socket.sendall(one * room)
-            for kind, payload in self.frames():
+            for kind, _, payload in self.frames():
                 if kind != METHOD:
                     continue
                 name = struct.unpack_from(">HH", payload)
@@ -119,6 +125,27 @@ class BareSocket:
                     open_tags -= settled
                     confirmed += len(settled)
 
+    def publish_confirmed_on_channels(
+        self, queue: str, body: bytes, *, count: int, channels: int, properties: bytes = PERSISTENT_JSON
+    ) -> None:
+        """Publish mandatory messages with one unconfirmed on each of the first channels, which are open."""
+        one = {channel: publish(queue, body, properties, channel=channel) for channel in range(1, channels + 1)}
+        sent, confirmed = channels, 0
+        self.socket.sendall(b"".join(one.values()))
+        while confirmed < count:
+            free = []
+            for kind, channel, payload in self.frames():
+                if kind != METHOD:
+                    continue
+                name = struct.unpack_from(">HH", payload)
+                assert name != NACK, "the broker refused a publish"
+                if name == ACK:
+                    free.append(channel)
+            confirmed += len(free)
+            free = free[: count - sent]
+            sent += len(free)
+            self.socket.sendall(b"".join(one[channel] for channel in free))
+
     def consume_and_ack(self, queue: str, *, count: int, prefetch: int) -> None:
         """Consume with a prefetch and ack each message singly."""
         self.call(method(60, 10, struct.pack(">IHB", 0, prefetch, 0)), 60, 11)
@@ -126,7 +153,7 @@ class BareSocket:
         taken = 0
         while taken < count:
             acks = []
-            for kind, payload in self.frames():
+            for kind, _, payload in self.frames():
                 if kind == METHOD and struct.unpack_from(">HH", payload) == DELIVER:
                     at = 5 + payload[4]
                     acks.append(method(60, 80, payload[at : at + 8] + b"\0"))
@@ -141,11 +168,7 @@ class BareSocket:
 
         On one channel, in confirm mode, which must be new: publishes and deliveries are both counted from 1.
         """
-        one = (
-            method(60, 40, b"\0\0" + short("") + short(to) + b"\x01")
-            + frame(HEADER, 1, struct.pack(">HHQ", 60, 0, len(body)) + properties)
-            + frame(BODY, 1, body)
-        )
+        one = publish(to, body, properties)
         self.call(method(60, 10, struct.pack(">IHB", 0, prefetch, 0)), 60, 11)
         self.socket.sendall(method(60, 20, b"\0\0" + short(queue) + short("bare") + b"\0" + b"\0\0\0\0"))
         acked = 0
@@ -153,7 +176,7 @@ class BareSocket:
         published = 0
         while acked < count:
             out = []
-            for kind, payload in self.frames():
+            for kind, _, payload in self.frames():
                 if kind != METHOD:
                     continue
                 name = struct.unpack_from(">HH", payload)

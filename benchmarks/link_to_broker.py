@@ -206,6 +206,9 @@ class Bare:
         self.url = url
         self.socket = BareSocket(url)
         self.socket.confirm_select()
+        for channel in range(2, CALLERS + 1):
+            self.socket.open_channel(channel)
+            self.socket.confirm_select(channel)
 
     def _publish(self, count: int, window: int) -> None:
         self.socket.publish_confirmed(QUEUE, BODY, count=count, window=window, properties=ENCODED_PROPERTIES)
@@ -218,6 +221,11 @@ class Bare:
 
     def publish_from_callers(self) -> None:
         self._publish(CALLERS * ONE_BY_ONE // 2, CALLERS)
+
+    def publish_on_channels(self) -> None:
+        self.socket.publish_confirmed_on_channels(
+            QUEUE, BODY, count=CALLERS * ONE_BY_ONE // 2, channels=CALLERS, properties=ENCODED_PROPERTIES
+        )
 
     def consume_and_ack(self) -> None:
         consumer = BareSocket(self.url)
@@ -290,7 +298,8 @@ class Benchmark:
         self.run(
             f"confirmed publish, {CALLERS} callers of one each",
             {
-                "bare socket": self.bare.publish_from_callers,
+                "bare socket": self.bare.publish_on_channels,
+                "bare socket, one channel": self.bare.publish_from_callers,
                 "queuey": self.queuey.publish_from_callers,
                 "aio-pika": self.aio_pika.publish_from_callers,
             },
