@@ -162,6 +162,7 @@ delivery = deliveries.get(timeout=10)
 """
 
 WAITING = f"""{CONSUMING}
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started without it
 print("waiting", flush=True)
 deliveries.get()
 """
@@ -351,6 +352,8 @@ def test_a_backend_that_is_dropped_without_being_closed_warns_and_lives_on_for_i
 
 
 def test_a_backend_that_was_closed_is_dropped_in_silence(rabbitmq_url: str, recwarn: Any) -> None:
+    gc.collect()
+    recwarn.clear()  # what others left behind
     with RabbitMqBackend.connect(rabbitmq_url):
         pass
     gc.collect()
