@@ -12,7 +12,9 @@ from __future__ import annotations
 import inspect
 import socket
 import ssl
+from bisect import bisect_right
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Protocol
 
 import pika
@@ -76,15 +78,12 @@ class FastConnection(pika.SelectConnection):  # type: ignore[misc]  # pika ships
         unflushed, self._unflushed = self._unflushed, []
         if self.is_closed:
             return
-        size = 0
-        start = 0
-        for index, frame in enumerate(unflushed):
-            size += len(frame)
-            if size > MAX_JOINED_BYTES and index > start:
-                self._write(b"".join(unflushed[start:index]))
-                start = index
-                size = len(frame)
-        self._write(b"".join(unflushed[start:]))
+        ends = list(accumulate(map(len, unflushed)))
+        start = written = 0
+        while start < len(unflushed):
+            stop = max(start + 1, bisect_right(ends, written + MAX_JOINED_BYTES))
+            self._write(b"".join(unflushed[start:stop]))
+            start, written = stop, ends[stop - 1]
 
     def _on_stream_connected(self) -> None:
         self._socket = _make_quick(self._transport)
