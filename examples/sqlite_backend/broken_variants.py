@@ -519,6 +519,19 @@ class SettlesAfterClosing(SqliteBackend):
     delivery_type = _SettlesAfterClosing
 
 
+class _AcksOnceAllIsClosed(SqliteDelivery):
+    def ack(self) -> None:
+        with suppress(ShutDownError):
+            super().ack()
+
+
+@caught_by("test_settling_after_the_backend_closed_raises_and_the_job_comes_again")
+class AcksOnceAllIsClosed(SqliteBackend):
+    """An ack of a backend that is closed goes nowhere, and nobody is told."""
+
+    delivery_type = _AcksOnceAllIsClosed
+
+
 def _encoded_anew(envelope: Envelope) -> Envelope:
     fields: dict[str, Any] = json.loads(envelope.to_bytes())
     return Envelope.from_bytes(json.dumps(fields).encode())

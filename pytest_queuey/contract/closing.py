@@ -28,7 +28,7 @@ def work_until_the_end(deliveries: Deliveries, worked_off: list[Any]) -> str:
     """Ack what comes until nothing follows; collect the payloads."""
     for delivery in deliveries:
         worked_off.append(delivery.envelope.payload)
-        with suppress(BackendError):  # where the end came between
+        with suppress(BackendError, ShutDownError):  # where the end came between
             delivery.ack()
     return "it ended"
 
@@ -72,6 +72,17 @@ class Closing(Surroundings):
             again = take_one(deliveries)
             assert again.envelope == delivery.envelope
             again.ack()
+
+    def test_settling_after_the_backend_closed_raises_and_the_job_comes_again(
+        self, backend: Backend, backend_factory: MakeBackend, queue: QueueConfig, new_job: MakeJob
+    ) -> None:
+        backend.publish(new_job("too late"))
+        delivery = take_one(backend.consume(queue))
+        backend.close()
+        with pytest.raises((BackendError, ShutDownError), match=queue.name):
+            delivery.ack()
+        with backend_factory().consume(queue) as deliveries:
+            take_one(deliveries).ack()
 
     @needs("holds")
     def test_putting_off_after_the_consumer_closed_raises_and_publishes_nothing(
