@@ -100,6 +100,7 @@ class DeclaringChannel(Door):
             Destination("exchange", _without_line_ends(destination)),
             routing_key=routing_key,
             arguments=arguments or {},
+            connection=self.connection,
         )
         if not nowait:
             self._send(events.ExchangeUnbindOk(self.number))
@@ -165,13 +166,14 @@ class DeclaringChannel(Door):
 
     @method(50, 50)
     def queue_unbind(self, queue: str, exchange: str, routing_key: str = "", *, arguments: Table | None = None) -> None:
-        """queue.unbind; RabbitMQ does not look at who owns the queue."""
+        """queue.unbind."""
         queue, routing_key = self._named_for_binding(queue, routing_key)
         self._vhost.unbind(
             _without_line_ends(exchange),
             Destination("queue", _without_line_ends(queue)),
             routing_key=routing_key,
             arguments=arguments or {},
+            connection=self.connection,
         )
         self._send(events.QueueUnbindOk(self.number))
 

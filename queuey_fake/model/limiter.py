@@ -64,4 +64,5 @@ class ChannelLimiter:
         if was_reached and not self.is_reached:
             waiting, self._waiting = self._waiting, {}
             for queue in waiting:
-                queue.resume(self._mailbox)
+                if not queue.is_deleted:
+                    queue.resume(self._mailbox)

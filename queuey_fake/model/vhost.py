@@ -341,12 +341,22 @@ class VHost:
         if self.bindings.add(binding):
             exchange.matcher.add(binding)
 
-    def unbind(self, source: str, destination: Destination, *, routing_key: str, arguments: Table) -> None:
-        """Take a binding away; none that there is not, nor a missing end, is an error."""
+    def unbind(
+        self, source: str, destination: Destination, *, routing_key: str, arguments: Table, connection: object
+    ) -> None:
+        """Take a binding away; none that there is not, nor a missing end, is an error.
+
+        Only for a binding that there is does RabbitMQ look at whose queue it leads to (rabbit_binding:remove). Raises
+        ChannelException where it is another connection's.
+        """
         self._check_ends(source, destination)
         binding = Binding(source, routing_key, destination, arguments)
-        if self.bindings.remove(binding):
-            self._removed(binding)
+        if binding not in self.bindings:
+            return
+        if destination.kind == "queue":
+            self.accessible_queue(destination.name, connection)
+        self.bindings.remove(binding)
+        self._removed(binding)
 
     def _check_ends(self, source: str, destination: Destination) -> None:
         is_address = destination.kind == "queue" and destination.name.startswith(direct_reply.PREFIX)

@@ -85,14 +85,22 @@ def test_an_exclusive_queue_is_locked_for_other_connections(client: Client, call
     assert (said.code, "cannot obtain exclusive access to locked queue 'q'" in said.text) == (405, True)
 
 
-def test_anybody_may_publish_to_an_exclusive_queue_and_unbind_it(client: Client) -> None:
+def test_anybody_may_publish_to_an_exclusive_queue(client: Client) -> None:
+    client.declare("q", exclusive=True)
+    client.stranger().publish("q", "a")
+    assert client.ready("q") == ["a"]
+
+
+def test_nobody_else_may_unbind_an_exclusive_queue_from_where_it_is_bound(client: Client) -> None:
     client.declare("q", exclusive=True)
     client.channel.queue_bind("q", "amq.direct", "k")
-    stranger = client.stranger()
-    stranger.publish("q", "a")
-    stranger.channel.queue_unbind("q", "amq.direct", "k")
-    assert client.ready("q") == ["a"]
-    assert client.broker.binding_snapshots() == []
+    channel = client.stranger().channel
+    channel.queue_unbind("q", "amq.direct", "another")
+    assert channel.connection.outbox[-1] == events.QueueUnbindOk(1)
+    channel.queue_unbind("q", "amq.direct", "k")
+    said = channel.connection.outbox[-1]
+    assert (said.code, "cannot obtain exclusive access to locked queue 'q'" in said.text) == (405, True)
+    assert len(client.broker.binding_snapshots()) == 1
 
 
 def test_the_owner_is_locked_out_too_when_the_flag_differs(client: Client) -> None:

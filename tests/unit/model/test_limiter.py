@@ -4,6 +4,7 @@ from queuey_fake.model.limiter import ChannelLimiter
 class WaitingQueue:
     def __init__(self) -> None:
         self.resumed: list[object] = []
+        self.is_deleted = False
 
     def resume(self, mailbox: object) -> None:
         self.resumed.append(mailbox)
@@ -28,6 +29,14 @@ def test_a_queue_that_waited_is_told_once_when_there_is_room() -> None:
     limiter.give_room(1)
     limiter.give_room(0)
     assert queue.resumed == ["channel"]
+
+
+def test_a_queue_that_is_gone_waits_no_more() -> None:
+    queue = WaitingQueue()
+    limiter = full(ChannelLimiter("channel"), queue)
+    queue.is_deleted = True
+    limiter.give_room(1)
+    assert queue.resumed == []
 
 
 def test_a_higher_limit_makes_room() -> None:
