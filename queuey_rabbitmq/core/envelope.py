@@ -53,23 +53,38 @@ class _Wire(msgspec.Struct, kw_only=True, gc=False):
     payload: Raw
 
 
-def _encode_model(value: Any) -> Raw:
-    """Encode a pydantic model, told by its method; msgspec encodes everything else that it can by itself."""
-    if not hasattr(value, "model_dump_json"):
+def _encode_other(value: Any) -> Any:
+    """Encode what msgspec does not by itself: pydantic models, told by their method, and kinds of dates and times."""
+    if hasattr(value, "model_dump_json"):
+        return Raw(value.model_dump_json(by_alias=True, round_trip=True).encode())
+    plain: Any = _plain_date_or_time(type(value))
+    if plain is None:
         raise TypeError(f"values of type {type(value).__qualname__} cannot be written as JSON")
-    return Raw(value.model_dump_json(by_alias=True, round_trip=True).encode())
+    return plain.fromisoformat(value.isoformat())
 
 
-def _decode_model(model: Any, value: Any) -> Any:
-    """Decode a pydantic model inside another type, the way back from `_encode_model`."""
-    if not hasattr(model, "model_validate_json"):
-        raise InvalidConfigError(f"values of type {model!r} cannot be read from JSON")
-    return model.model_validate_json(msgspec.json.encode(value))
+def _decode_other(kind: Any, value: Any) -> Any:
+    """Decode the same inside another type, the way back from `_encode_other`."""
+    if hasattr(kind, "model_validate_json"):
+        return kind.model_validate_json(msgspec.json.encode(value))
+    plain = _plain_date_or_time(kind)
+    if plain is None:
+        raise InvalidConfigError(f"values of type {kind!r} cannot be read from JSON")
+    return kind.fromisoformat(msgspec.convert(value, plain).isoformat())
+
+
+def _plain_date_or_time(kind: Any) -> type | None:
+    """Return the standard library's date, time or datetime that a class derives from; None where it is no such class.
+
+    pendulum has classes of its own, and libraries that freeze time in tests put theirs in place of Python's.
+    """
+    bases = kind.__mro__ if isinstance(kind, type) else ()
+    return next((base for base in bases if base.__module__ == "datetime" and hasattr(base, "fromisoformat")), None)
 
 
 _decode_wire = msgspec.json.Decoder(_Wire).decode
 _encode_wire = msgspec.json.Encoder().encode
-_encode_payload = msgspec.json.Encoder(enc_hook=_encode_model).encode
+_encode_payload = msgspec.json.Encoder(enc_hook=_encode_other).encode
 _decode_value = msgspec.json.Decoder().decode
 _new = object.__new__
 _NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
@@ -328,7 +343,7 @@ def _reader(job_type: Any) -> Callable[[Raw], Any]:
         validate = job_type.model_validate_json
         return lambda payload: validate(bytes(payload))
     try:
-        return msgspec.json.Decoder(job_type, dec_hook=_decode_model).decode
+        return msgspec.json.Decoder(job_type, dec_hook=_decode_other).decode
     except TypeError as error:
         raise InvalidConfigError(f"{job_type!r} cannot be a job type: {error}") from error
 

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pika
@@ -30,6 +30,12 @@ class Mail(QueueSet, prefix="freezing"):
 @job(Mail.emails)
 class Send(Job[Mail]):
     number: int = 0
+
+
+@job(Mail.emails)
+class Invite(Job[Mail]):
+    day: date
+    at: datetime
 
 
 def clocks() -> tuple[float, float, float]:
@@ -75,6 +81,18 @@ def test_every_clock_that_a_handler_may_ask_agrees(
         Producer(queuey_backend, Mail).enqueue(Send())
         assert worker.step(timeout=1)
     assert seeing.seen[0] == pytest.approx([T.timestamp()] * 3, abs=2)
+
+
+@pytest.mark.parametrize("show", [lambda: freeze_time(T), lambda: time_machine.travel(T, tick=False)])
+def test_dates_that_are_asked_for_in_a_freeze_travel_in_a_job(
+    queuey_backend: RabbitMqBackend, show: Callable[[], Any]
+) -> None:
+    received: list[Invite] = []
+    with show(), Worker(queuey_backend, Mail) as worker:
+        worker.register(Invite, received.append)
+        Producer(queuey_backend, Mail).enqueue(Invite(day=datetime.now(UTC).date(), at=datetime.now(UTC)))
+        assert worker.step(timeout=1)
+    assert received == [Invite(day=date(2030, 1, 1), at=T)]
 
 
 def test_a_handler_in_a_thread_of_the_worker_sees_frozen_time(queuey_backend: RabbitMqBackend, seeing: Seeing) -> None:
@@ -205,7 +223,7 @@ def test_a_freeze_that_began_before_queuey_was_loaded_is_the_brokers_and_the_han
 
         @job(Mail.emails)
         class Send(Job[Mail]):
-            pass
+            at: datetime
 
         def work(backend, handle, **timeout):
             with Worker(backend, Mail) as worker:
@@ -215,9 +233,9 @@ def test_a_freeze_that_began_before_queuey_was_loaded_is_the_brokers_and_the_han
         def test_frozen(queuey_broker, queuey_backend):
             seen = []
             producer = Producer(queuey_backend, Mail)
-            producer.enqueue_after(Send(), 30)
-            work(queuey_backend, lambda job: seen.append((time.time(), datetime.now(UTC).timestamp())), timeout=60)
-            assert seen == [(1893456030.0, 1893456030.0)]
+            producer.enqueue_after(Send(datetime.now(UTC)), 30)
+            work(queuey_backend, lambda job: seen.extend([job.at, time.time(), datetime.now(UTC)]), timeout=60)
+            assert [seen[0].timestamp(), seen[1], seen[2].timestamp()] == [1893456000, 1893456030, 1893456030]
 
         def test_thawed(queuey_broker, queuey_backend):
             freezer.stop()

@@ -6,7 +6,7 @@ import enum
 import json
 import pickle
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 import msgspec
@@ -376,6 +376,44 @@ class Batch:
 def test_a_job_comes_out_as_it_went_in(job: Any) -> None:
     received = Envelope.from_bytes(envelope(payload=job).to_bytes())
     assert received.decode(type(job)) == job
+
+
+class OwnDatetime(datetime):
+    """As pendulum's, and as the one of a library that freezes time."""
+
+
+class OwnDate(date):
+    """As above."""
+
+
+class OwnTime(time):
+    """As above."""
+
+
+@dataclasses.dataclass
+class Appointment:
+    at: OwnDatetime
+    day: OwnDate
+    opens: OwnTime
+
+
+def test_kinds_of_dates_and_times_are_written_as_python_s_own() -> None:
+    own = [OwnDatetime(2030, 1, 2, 3, 4, 5, 6, UTC), OwnDate(2030, 1, 2), OwnTime(9, 30)]
+    plain = [datetime(2030, 1, 2, 3, 4, 5, 6, UTC), date(2030, 1, 2), time(9, 30)]
+    assert envelope(payload=own).payload_json == envelope(payload=plain).payload_json
+
+
+def test_kinds_of_dates_and_times_come_out_as_they_went_in() -> None:
+    job = Appointment(OwnDatetime(2030, 1, 2, 3, 4, 5, 6, UTC), OwnDate(2030, 1, 2), OwnTime(9, 30))
+    received = envelope(payload=job).decode(Appointment)
+    assert received == job
+    assert [type(value) for value in dataclasses.astuple(received)] == [OwnDatetime, OwnDate, OwnTime]
+
+
+def test_what_is_no_date_is_refused_where_a_kind_of_date_is_expected() -> None:
+    payload = {"at": "tomorrow", "day": "2030-01-02", "opens": "09:30"}
+    with pytest.raises(SerializationError, match=r"Invalid RFC3339 encoded datetime"):
+        envelope(payload=payload).decode(Appointment)
 
 
 def test_generic_types_are_decoded_into() -> None:
