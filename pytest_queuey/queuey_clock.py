@@ -47,6 +47,7 @@ class QueueyClock:
     def move_to(self, instant: datetime) -> None:
         """Let time pass until an instant; one without a time zone is in UTC. Raises ValueError for one in the past."""
         self._broker.advance(self._until(instant))
+        self._show_exactly(instant)
 
     async def wait(self, duration: timedelta | float) -> None:
         """Let a duration pass as `advance` does, for a coroutine: other tasks run at each instant that is due.
@@ -91,8 +92,9 @@ class QueueyClock:
         On a real broker it takes as long as it says, within the ini queuey_max_real_wait.
         """
         span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
-        if isinstance(until, datetime):
-            span = self._until(until)
+        instant = until if isinstance(until, datetime) else None
+        if instant is not None:
+            span = self._until(instant)
         is_met = None if isinstance(until, datetime) else until
         if is_met is not None and not callable(is_met):
             raise TypeError(f"until: expected a datetime, or a function that tells whether to end, got {until!r}")
@@ -100,22 +102,33 @@ class QueueyClock:
             raise ValueError("run needs something to run: a worker, or a function")
         steps = [_step_of(worker) for worker in workers]
         end_ms = None if is_met is not None and not span else self._end_ms(span.total_seconds())
-        return _Stretch(self._broker, steps, is_met, end_ms).run()
+        taken = _Stretch(self._broker, steps, is_met, end_ms).run()
+        if instant is not None:
+            self._show_exactly(instant)
+        return taken
+
+    def _show_exactly(self, instant: datetime) -> None:
+        if self._broker.fake is not None:
+            self._broker.fake.manual_clock.show_exactly(_aware(instant))
 
     def _until(self, instant: datetime) -> timedelta:
         if not isinstance(instant, datetime):
             raise TypeError(f"an instant is a datetime, not {instant!r}")
-        aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+        aware = _aware(instant)
         left = (aware - _EPOCH) - self._broker.now_ms() * _MILLISECOND
         if left < timedelta(0):
             raise ValueError(f"{aware.isoformat()} is {-left} in the past of the broker: its time cannot go back")
-        return left
+        return left - left % _MILLISECOND
 
     def _end_ms(self, seconds: float) -> int:
         if seconds < 0:
             raise ValueError(f"time advances forwards, not by {seconds:g} s")
         self._broker.pace.check(seconds)
         return self._broker.now_ms() + round(seconds * 1000)
+
+
+def _aware(instant: datetime) -> datetime:
+    return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
 
 
 def _step_of(worker: Steps | Callable[[], object]) -> Callable[[], object]:

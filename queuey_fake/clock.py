@@ -98,6 +98,13 @@ class ManualClock:
     def move_to(self, instant: datetime) -> None:
         """Move to an instant (an aware datetime); going back undoes nothing and makes nothing happen."""
         self.move_to_ms(epoch_ms(instant))
+        self.show_exactly(instant)
+
+    def show_exactly(self, instant: datetime) -> None:
+        """Have a library that shows the ms of an instant (an aware datetime) show the instant itself."""
+        ms = epoch_ms(instant)
+        if self._follows and frozen_time.shown_ms() == ms:
+            frozen_time.move_shown_to(ms, below_ms=timedelta(microseconds=instant.microsecond % 1000))
 
     def move_to_ms(self, target_ms: int) -> None:
         """Move to an instant in ms since the epoch, stopping wherever something is due on the way."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, Protocol
 
@@ -52,15 +52,24 @@ def shown_by() -> str | None:
     return None if _traveller() is None else "time-machine"
 
 
-def move_shown_to(target_ms: int) -> None:
-    """Move the time that is shown, as the test itself would."""
+def move_shown_to(target_ms: int, *, below_ms: timedelta | None = None) -> None:
+    """Move the time that is shown, as the test itself would; what it has below a ms stays, unless that is given too."""
     freeze = _freeze()
     if freeze is not None:
-        freeze.move_to(EPOCH + target_ms * MS)
+        shown = _instant(freeze)
+        if by := _way(shown - EPOCH, target_ms, below_ms):  # a step of nothing makes an auto-ticking freeze tick
+            freeze.move_to(shown + by)
         return
     traveller = _traveller()
     assert traveller is not None, "only time that is shown can be moved"
-    traveller.move_to(datetime.fromtimestamp(0, UTC) + target_ms * MS)
+    # Its `move_to` takes an instant for one in another time zone, and moves the test there.
+    traveller.shift(_way(timedelta(microseconds=traveller.time_ns() // 1000), target_ms, below_ms))
+    if traveller.time_ns() // 1_000_000 < target_ms:
+        traveller.shift(timedelta(microseconds=1))  # before its version 3 it calculates with floats
+
+
+def _way(shown: timedelta, target_ms: int, below_ms: timedelta | None) -> timedelta:
+    return target_ms * MS + (shown % MS if below_ms is None else below_ms) - shown
 
 
 def listen(listener: Listener) -> None:

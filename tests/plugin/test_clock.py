@@ -1,7 +1,10 @@
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import time_machine
+from freezegun import freeze_time
 
 from pytest_queuey.broker_under_test import BrokerUnderTest
 from pytest_queuey.queuey_clock import QueueyClock
@@ -33,6 +36,21 @@ def test_the_clock_moves_the_fake_and_waits_for_nothing(run_pytest: pytest.Pytes
         """
     )
     run_pytest.runpytest_inprocess().assert_outcomes(passed=2)
+
+
+@pytest.mark.queuey_broker("fake")
+@pytest.mark.parametrize("show", [freeze_time, lambda instant: time_machine.travel(instant, tick=False)])
+def test_a_move_to_an_instant_ends_at_it_to_the_microsecond(
+    queuey_clock: QueueyClock, show: Callable[[datetime], Any]
+) -> None:
+    began = datetime(2030, 1, 1, 0, 0, 0, 123_456, tzinfo=UTC)
+    with show(began):
+        for instant in (began, datetime(2030, 1, 2, tzinfo=UTC), datetime(2030, 1, 3, 0, 0, 0, 999, tzinfo=UTC)):
+            queuey_clock.move_to(instant)
+            assert datetime.now(UTC) == instant
+            later = instant + timedelta(microseconds=3_700_000_001)
+            queuey_clock.run(lambda: False, until=later)
+            assert datetime.now(UTC) == later
 
 
 def test_what_cannot_be_meant_is_refused_by_what_it_is(

@@ -1,8 +1,12 @@
 """A fake broker without a clock of its own lives by the time that freezegun or time-machine shows."""
 
 import threading
+import time
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
@@ -78,6 +82,27 @@ def test_advancing_the_broker_moves_a_time_machine_along(broker: FakeBroker) -> 
         assert broker.now_ms() == epoch_ms(T)
         broker.advance(90)
         assert datetime.now(UTC) == T + timedelta(seconds=90)
+
+
+@pytest.mark.parametrize("show", [freeze_time, lambda instant: time_machine.travel(instant, tick=False)])
+def test_what_is_shown_below_a_millisecond_stays_when_time_is_moved(
+    broker: FakeBroker, backend: RabbitMqBackend, show: Callable[[datetime], Any]
+) -> None:
+    began = T + timedelta(microseconds=123_456)
+    with show(began), backend.consume(EMAILS) as deliveries:
+        backend.defer(job(backend), 30)
+        assert deliveries.get(timeout=60) is not None
+        assert datetime.now(UTC) == began + timedelta(seconds=30)
+        broker.advance(1)
+        assert datetime.now(UTC) == began + timedelta(seconds=31)
+        broker.manual_clock.move_to(began - timedelta(seconds=0.5))
+        assert datetime.now(UTC) == began - timedelta(seconds=0.5)
+
+
+def test_a_time_machine_that_is_moved_along_stays_in_its_time_zone(broker: FakeBroker) -> None:
+    with time_machine.travel(datetime(2030, 1, 1, 12, tzinfo=ZoneInfo("America/New_York")), tick=False):
+        broker.advance(3600)
+        assert time.localtime().tm_hour == 13
 
 
 def test_a_time_machine_that_is_shifted_fires_what_is_due(broker: FakeBroker, backend: RabbitMqBackend) -> None:
