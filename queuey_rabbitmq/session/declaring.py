@@ -146,3 +146,8 @@ class ReplayChannel(DeclareChannel):
 
     opens_early = True
     repeats = False
+
+    def lost(self, error: BackendError) -> None:
+        """Fail everything: what is declared on the next connection begins anew."""
+        super().lost(error)
+        self.not_opened(error)

@@ -56,7 +56,7 @@ class DrivenSession:
         self._publishing = SessionConnection(link, "publish", self)
         self._consuming = SessionConnection(link, "consume", self)
         self._publisher = PublishChannel(self._publishing, self._endings)
-        self._solo = SoloPool(self._publishing, self._endings, channels=SOLO_CHANNELS)
+        self._solo = SoloPool(self._publishing, self._endings, channels=SOLO_CHANNELS, later=self.later)
         self._declarer = DeclareChannel(self._consuming, self._endings)
         self._recovery = Recovery(self, self._endings, reconnect)
         self._consumers: dict[str, ConsumerChannel] = {}

@@ -8,7 +8,7 @@ size limit closes the channel too, and with it goes the answer to everything els
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from queuey_rabbitmq import amqp
@@ -16,10 +16,12 @@ from queuey_rabbitmq.core.errors import BackendError, ChannelClosedError, Declar
 from queuey_rabbitmq.session.confirms import ConfirmLedger
 from queuey_rabbitmq.session.connection import ManagedChannel, SessionConnection
 from queuey_rabbitmq.session.endings import Endings, remedy
-from queuey_rabbitmq.session.operations import PublishOperation
+from queuey_rabbitmq.session.operations import PublishOperation, QueueDeclaration
 
 LARGE_BODY_BYTES = 1_000_000
 """From this size on a message has a channel to itself while it is in flight."""
+UNANSWERED_MS = 1_000
+"""From then on what waits for a channel of the pool goes out on another one than that which is not answered."""
 RENEWED_EVERY_MS = 500
 """At most so often another channel is taken because of a nack: a quorum queue has a new leader in less than a second,
 and what is published to a queue at its length limit is all nacked."""
@@ -210,6 +212,7 @@ class SoloChannel(ManagedChannel):
         self._pool = pool
         self._operation: PublishOperation | None = None
         self._is_declared = False
+        self._sent_ms = 0
 
     def perform(self, operation: PublishOperation) -> None:
         """Send an operation, declaration and message as one write, when the channel is open."""
@@ -219,13 +222,27 @@ class SoloChannel(ManagedChannel):
         else:
             self.open()
 
-    def give_up(self) -> None:
-        """Close the channel where its operation has ended at its deadline: the broker may never answer it.
+    @property
+    def declaration(self) -> QueueDeclaration | None:
+        """Return what it has declared and the broker has not answered, if anything."""
+        return None if self._operation is None or self._is_declared else self._operation.declaration
 
-        RabbitMQ 4.3 answers nothing while the node of a classic queue is down.
-        """
-        if self._operation is not None and self._operation.finished:
-            self._close()
+    def is_unanswered(self, now_ms: int) -> bool:
+        """Tell whether its operation is at the broker for long."""
+        return self.state == "open" and self._operation is not None and now_ms - self._sent_ms >= UNANSWERED_MS
+
+    def give_up(self) -> bool:
+        """Start to close the channel where its operation has ended at its deadline; tell whether it was so."""
+        is_over = self.state == "open" and self._operation is not None and self._operation.finished
+        if is_over:
+            self.close()
+        return is_over
+
+    def close(self) -> None:
+        """Start to close the channel, if it is open."""
+        if self.state == "open":
+            self.state = "closing"
+            self.connection.send([amqp.CloseChannel(self.number)])
 
     def opened(self) -> None:
         """Send what waited for the channel."""
@@ -271,6 +288,7 @@ class SoloChannel(ManagedChannel):
             self._pool.next(self)
             return
         operation.sent, operation.returned = True, None
+        self._sent_ms = self.connection.monotonic_ms()
         message, declaration = operation.message, operation.declaration
         commands: list[amqp.Command] = []
         if declaration is not None:
@@ -307,12 +325,7 @@ class SoloChannel(ManagedChannel):
         operation, _ = self._take()
         if operation is not None:
             self._endings.nacked(operation)
-        self._close()  # as PublishChannel takes another one
-
-    def _close(self) -> None:
-        if self.state == "open":
-            self.state = "closing"
-            self.connection.send([amqp.CloseChannel(self.number)])
+        self.close()  # as PublishChannel takes another one
 
     def _answered(self) -> None:
         if self.state == "open":  # an answer may cross the close of a channel that was given up
@@ -320,14 +333,30 @@ class SoloChannel(ManagedChannel):
 
 
 class SoloPool:
-    """A few channels that serve operations which need one to themselves, in the order they came."""
+    """A few channels that serve operations which need one to themselves, in the order they came.
 
-    def __init__(self, connection: SessionConnection, endings: Endings, *, channels: int) -> None:
+    One that is not answered is put by, with what is on it, when something waits for a channel: RabbitMQ 4.3 answers
+    neither a declaration nor the close of its channel while the node of a classic queue is down (seen on a cluster of
+    three), and other queues have no part in that.
+    """
+
+    def __init__(
+        self,
+        connection: SessionConnection,
+        endings: Endings,
+        *,
+        channels: int,
+        later: Callable[[int, Callable[[], object]], None],
+    ) -> None:
         self._connection = connection
         self._endings = endings
         self._channels = [SoloChannel(connection, endings, self) for _ in range(channels)]
         self._free = deque(self._channels)
+        self._put_by: set[SoloChannel] = set()
+        """Channels in whose place there are others; closed when they are answered, or overdue."""
         self._waiting: deque[PublishOperation] = deque()
+        self._later = later
+        self._will_look = False
 
     def perform(self, operation: PublishOperation) -> None:
         """Send an operation on a free channel, or when one is free."""
@@ -336,16 +365,21 @@ class SoloPool:
 
     def resume(self) -> None:
         """Give what waits to the channels that are free, where that is possible now."""
-        while self._waiting and self._free and self._is_ready():
-            operation = self._waiting.popleft()
+        while self._free and self._is_ready() and (operation := self._next_operation()) is not None:
             # An open channel first: opening one costs a round trip.
             channel = next((c for c in self._free if c.state == "open"), self._free[0])
             self._free.remove(channel)
             channel.perform(operation)
+        if self._waiting and not self._free and not self._will_look and self._is_ready():
+            self._will_look = True
+            self._later(UNANSWERED_MS, self._look)
 
     def next(self, channel: SoloChannel) -> None:
         """Take back a channel that has done its work."""
-        if channel not in self._free:
+        if channel in self._put_by:
+            self._put_by.discard(channel)
+            channel.close()
+        elif channel not in self._free:
             self._free.append(channel)
         self.resume()
 
@@ -365,12 +399,38 @@ class SoloPool:
     def connection_lost(self) -> None:
         """Learn that every channel is gone and so free."""
         self._free = deque(self._channels)
+        self._put_by.clear()
 
     def forget_finished(self) -> None:
         """Drop what waited until its deadline, and close the channels on which something was not answered until its."""
         self._waiting = self._endings.unfinished(self._waiting)
-        for channel in self._channels:
+        for channel in self._put_by:
             channel.give_up()
+        self._put_by_where(SoloChannel.give_up)
+        self.resume()
+
+    def _next_operation(self) -> PublishOperation | None:
+        """Take the oldest that waits, but none with a declaration that is out on a channel which was put by."""
+        unanswered = {channel.declaration.queue for channel in self._put_by if channel.declaration is not None}
+        for place, operation in enumerate(self._waiting):
+            if operation.declaration is None or operation.declaration.queue not in unanswered:
+                del self._waiting[place]
+                return operation
+        return None
+
+    def _look(self) -> None:
+        self._will_look = False
+        if self._waiting and self._is_ready():
+            now_ms = self._connection.monotonic_ms()
+            self._put_by_where(lambda channel: channel.is_unanswered(now_ms))
+            self.resume()
+
+    def _put_by_where(self, condition: Callable[[SoloChannel], bool]) -> None:
+        for place, channel in enumerate(self._channels):
+            if condition(channel):
+                self._put_by.add(channel)
+                self._channels[place] = SoloChannel(self._connection, self._endings, self)
+                self._free.append(self._channels[place])
 
     def _is_ready(self) -> bool:
         return self._connection.is_ready and self._connection.blocked is None

@@ -7,7 +7,8 @@ end it at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
 from typing import Literal, Protocol
@@ -28,6 +29,10 @@ NOT_MENDED_BY_WAITING = frozenset({403, 530})
 NOT_FOUND = 404
 MAX_DELAY_S = 365 * 24 * 3600.0
 """What a policy's delay counts for at most, infinity included; no timer takes that."""
+LOOK_EVERY_MS = 500
+"""How often it is looked whether a declaration is answered; nothing waits any longer for one that was out twice."""
+LANES = 32
+"""How many declarations are out at a time once one was not answered."""
 
 
 class RecoveringSession(Protocol):
@@ -43,6 +48,85 @@ class RecoveringSession(Protocol):
 
     def resume(self, connection: SessionConnection) -> None:
         """Go on with what waited for a connection."""
+
+
+class Replay:
+    """What was declared is declared again, one queue after the other; one that is refused keeps no other from it.
+
+    RabbitMQ 4.3 does not answer a declaration while the node of a classic queue is down (seen on a cluster of three):
+    it is left alone, and those behind it are declared beside each other. `go_on` follows once every other was answered.
+    """
+
+    def __init__(
+        self,
+        connection: SessionConnection,
+        session: RecoveringSession,
+        endings: Endings,
+        declarations: Iterable[QueueDeclaration],
+        go_on: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._session = session
+        self._endings = endings
+        self._left = deque(declarations)
+        self._go_on = go_on
+        self._awaited: dict[ReplayChannel, DeclareOperation] = {}
+        self._seen: set[DeclareOperation] = set()
+        """What was out, on an open channel, when it was last looked."""
+
+    def begin(self) -> None:
+        """Declare the first."""
+        if not self._left:
+            self._go_on()
+            return
+        self._next(ReplayChannel(self._connection, self._endings))
+        self._session.later(LOOK_EVERY_MS, self._look)
+
+    def _next(self, channel: ReplayChannel) -> None:
+        if not self._left:
+            self._close(channel)
+            if not self._awaited:
+                self._go_on()
+            return
+        operation = self._session.declaring([self._left.popleft()], partial(self._ended, channel))
+        self._awaited[channel] = operation
+        channel.declare(operation)
+
+    def _ended(self, channel: ReplayChannel, error: BaseException | None) -> None:
+        is_awaited = self._awaited.pop(channel, None) is not None
+        connection = self._connection
+        if connection.state != "open":
+            return  # it is tried again, and all of this with it
+        if isinstance(error, DeadlineExceededError) and channel.state != "open" and not connection.is_ready:
+            connection.abort()  # it opens no channel: it is lost again, and so is tried again
+            return
+        if error is not None:
+            log.error("declaring again what was declared before: %s", error)
+        if is_awaited:
+            self._next(channel)
+        else:
+            self._close(channel)
+
+    def _look(self) -> None:
+        """Wait no longer for what was out already when it was last looked."""
+        if not self._awaited:
+            return
+        passed = [channel for channel, operation in self._awaited.items() if operation in self._seen]
+        for channel in passed:
+            queue = self._awaited.pop(channel).current.queue
+            log.warning("declaring queue '%s' again: the broker does not answer; going on without it", queue)
+        if passed:
+            for _ in range(min(LANES - len(self._awaited), len(self._left))):
+                self._next(ReplayChannel(self._connection, self._endings))
+        if not self._awaited:
+            self._go_on()
+            return
+        self._seen = {operation for channel, operation in self._awaited.items() if channel.state == "open"}
+        self._session.later(LOOK_EVERY_MS, self._look)
+
+    def _close(self, channel: ReplayChannel) -> None:
+        if channel.state == "open":
+            self._connection.send([amqp.CloseChannel(channel.number)])
 
 
 class Recovery:
@@ -86,7 +170,7 @@ class Recovery:
             connection.is_ready = True
             self._session.resume(connection)
 
-        self._declare_each(ReplayChannel(connection, self._endings), list(self.topology.values()), resume)
+        Replay(connection, self._session, self._endings, self.topology.values(), resume).begin()
 
     def consumer_lost(self, consumer: ConsumerChannel, error: BackendError) -> None:
         """Have a consumer opened again on its connection, if the policy says so, or end it."""
@@ -112,29 +196,7 @@ class Recovery:
                 consumer.reopen()
 
         if is_wanted():
-            channel = ReplayChannel(consumer.connection, self._endings)
-            self._declare_each(channel, list(self.topology.values()), reopen)
-
-    def _declare_each(self, channel: ReplayChannel, left: list[QueueDeclaration], go_on: Callable[[], None]) -> None:
-        """Declare one queue after the other, so that one which is refused keeps no other from being declared."""
-        connection = channel.connection
-        if not left:
-            if channel.state == "open":
-                connection.send([amqp.CloseChannel(channel.number)])
-            go_on()
-            return
-
-        def declared(error: BaseException | None) -> None:
-            if connection.state != "open":
-                return  # it is tried again, and all of this with it
-            if isinstance(error, DeadlineExceededError) and not connection.is_ready:
-                connection.abort()  # it answers nothing: it is lost again, and so is tried again
-                return
-            if error is not None:
-                log.error("declaring again what was declared before: %s", error)
-            self._declare_each(channel, left[1:], go_on)
-
-        channel.declare(self._session.declaring(left[:1], declared))
+            Replay(consumer.connection, self._session, self._endings, self.topology.values(), reopen).begin()
 
     def _next_delay(
         self, failures: int, error: BackendError, rebuilding: Literal["connection", "consumer"]

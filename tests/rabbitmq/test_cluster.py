@@ -132,15 +132,31 @@ def test_what_waits_on_a_node_that_was_killed_comes_when_it_is_back_and_until_th
         backend.defer(new_job(backend, queue, delay), delay)
     consumer = Consumer(backend, queue)
     node.server.kill()
+    # More than there are channels for it: what 4.3 leaves without an answer keeps nothing else from being held.
+    unanswered = [backend.defer_nowait(new_job(backend, queue, "the same delay"), 600) for _ in range(10)]
     # Another delay has another queue, on the node that the backend is connected to now.
     assert comes_true(lambda: holds(backend, new_job(backend, queue, "another delay"), 0.5))
     with pytest.raises(BackendError, match=NODE_IS_DOWN):
         backend.defer(new_job(backend, queue, "the same delay"), 600)
+    assert all(isinstance(future.exception(PATIENCE_S), BackendError) for future in unanswered)
+    assert comes_true(lambda: holds(backend, new_job(backend, queue), 0.5))
     assert comes_true(lambda: consumer.taken["another delay"] > 0)
     assert not {1, 2} & set(consumer.taken)
     node.come_back()
     assert comes_true(lambda: {1, 2} <= set(consumer.taken)), consumer.taken
     backend.defer(new_job(backend, queue), 600)
+    consumer.close()
+
+
+def test_a_classic_queue_on_a_node_that_was_killed_keeps_no_other_queue_from_coming_back(
+    cluster: Cluster, backend: RabbitMqBackend, queue: QueueConfig
+) -> None:
+    # RabbitMQ 4.3 does not answer the declarations of such a queue, 3.10 and 4.0 refuse them.
+    backend.declare([QueueConfig(f"cluster-{uuid.uuid4()}")])
+    consumer = Consumer(backend, queue)
+    connected_to(cluster).server.kill()
+    assert comes_true(lambda: is_confirmed(backend, new_job(backend, queue, "after")))
+    assert comes_true(lambda: consumer.taken["after"] > 0)
     consumer.close()
 
 

@@ -37,6 +37,12 @@ class Broker:
     def send(self, commands: Sequence[amqp.Command]) -> None:
         self.sent.extend(commands)
 
+    def open_channels(self) -> None:
+        for command in list(self.sent):
+            if isinstance(command, amqp.OpenChannel):
+                self.sent.remove(command)
+                self.say(amqp.ChannelOpened(command.channel))
+
     def answer_channels(self) -> None:
         sent, self.sent = self.sent, []
         for command in sent:
@@ -65,11 +71,32 @@ class Broker:
     def connection_opened(self, _connection: SessionConnection) -> None:
         pass
 
+    def abort(self) -> None:
+        pass
+
     def comes_back(self, _connection: SessionConnection, _event: amqp.ConnectionLost) -> bool:
         return True
 
     def connection_lost(self, _connection: SessionConnection, _event: amqp.ConnectionLost) -> None:
         pass
+
+
+class Timers:
+    """What is to be done later; a test lets the time pass."""
+
+    def __init__(self, played: Broker) -> None:
+        self._played = played
+        self._due: list[tuple[int, Callable[[], object]]] = []
+
+    def later(self, delay_ms: int, step: Callable[[], object]) -> None:
+        self._due.append((self._played.now_ms + delay_ms, step))
+
+    def pass_by(self, ms: int) -> None:
+        self._played.now_ms += ms
+        due = [step for at_ms, step in self._due if at_ms <= self._played.now_ms]
+        self._due = [(at_ms, step) for at_ms, step in self._due if at_ms > self._played.now_ms]
+        for step in due:
+            step()
 
 
 @pytest.fixture
@@ -81,6 +108,11 @@ def broker() -> Iterator[FakeBroker]:
 @pytest.fixture
 def played() -> Broker:
     return Broker()
+
+
+@pytest.fixture
+def timers(played: Broker) -> Timers:
+    return Timers(played)
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def test_a_queue_that_refuses_everything_costs_few_channels(played: Broker, publ
 def test_a_large_message_that_follows_a_nack_has_another_channel(
     played: Broker, connection: SessionConnection, endings: Endings
 ) -> None:
-    pool = SoloPool(connection, endings, channels=1)
+    pool = SoloPool(connection, endings, channels=1, later=lambda _delay_ms, _step: None)
     pool.perform(message("a"))
     played.answer_channels()
     played.say(amqp.Nacked(1, 1, False))
