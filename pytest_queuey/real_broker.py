@@ -7,18 +7,21 @@ test does with it (`broker_under_test`).
 
 from __future__ import annotations
 
+import os
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_queuey.asked import AskedBroker
 from pytest_queuey.broker_node import BrokerNode
 from pytest_queuey.node_control import ControlError
+from pytest_queuey.orphaned_worker import end_without
 from pytest_queuey.own_vhost import VhostPool, left_behind, prefix_of
 from pytest_queuey.sources.selection import Started, choose, wait_for
 from pytest_queuey.sources.server import RealServer, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from threading import Event
 
     from pytest_queuey.options import Settings
 
@@ -68,17 +71,20 @@ class RealBroker:
         self._server: RealServer | None = None
         self._ready: ReadyBroker | None = None
         self._error: SourceError | None = None
+        self._controller: int | None = None
+        self._watch: Event | None = None
         if from_controller is not None:
             self._run = from_controller["run"]
             if "error" in from_controller:
                 self._error = SourceError(from_controller["error"])
             else:
                 self._server = RealServer.from_wire(from_controller["server"])
+                self._controller = from_controller["controller"]
 
     def for_worker(self) -> dict[str, Any]:
         """Start the broker unless that is done, and return what a worker needs to find it, or why there is none."""
         try:
-            return {"run": self._run, "server": self._start().to_wire()}
+            return {"run": self._run, "server": self._start().to_wire(), "controller": os.getpid()}
         except SourceError as error:
             return {"run": self._run, "error": str(error)}
 
@@ -86,6 +92,8 @@ class RealBroker:
         """Return the broker when it can be used; raises SourceError, the same each time, where it cannot."""
         if self._ready is None:
             server = self._start()
+            if self._controller is not None and self._watch is None and server.is_of_this_run:
+                self._watch = end_without(self._controller)
             try:
                 version = wait_for(server)
                 self._check_version(server, version)
@@ -117,6 +125,8 @@ class RealBroker:
 
         These are the run's own, and those that killed ones have left. Return what may be left, and why.
         """
+        if self._watch is not None:
+            self._watch.set()
         ready, self._ready = self._ready, None
         if ready is not None and ready.vhosts is not None:
             ready.vhosts.close()

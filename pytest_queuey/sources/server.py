@@ -44,6 +44,11 @@ class RealServer:
     ctl: tuple[str, ...] = ()
     """The command that runs rabbitmqctl for the broker of a URL."""
 
+    @property
+    def is_of_this_run(self) -> bool:
+        """Return whether the run has started it, and it ends with the run."""
+        return self.folder is not None or self.container is not None
+
     def vhost_url(self, vhost: str) -> str:
         """Return the AMQP URL of another virtual host of the server."""
         return broker_urls.split(self.url)._replace(path="/" + quote(vhost, safe="")).geturl()
