@@ -60,11 +60,14 @@ _MATCHERS: Mapping[str, Callable[[Version], Matcher]] = {
 # for a type of exchange.
 _ATOMS = frozenset(
     {
-        *("", "#", "*", "a", "all", "amqp", "any", "b", "bad", "badtype", "bar", "binding", "broadcast", "classic"),
-        *("default", "delay", "dummy", "error", "event", "exchange", "false", "foo", "hash", "header", "invalid"),
-        *("invalid_type", "log", "match", "message", "missing", "multicast", "none", "null", "ok", "other", "queue"),
-        *("quorum", "rabbit", "random", "stream", "system", "test", "trace", "true", "type", "undefined", "unknown"),
-        *("unsupported", "x"),
+        *"!#*+-.?BX_abcdefhijklmnpqrsuvwxyz",
+        *("", "all", "amqp", "any", "auto_delete", "bad", "badtype", "bar", "binding", "broadcast", "classic"),
+        *("cluster", "default", "delay", "dir", "dlx", "dummy", "durable", "error", "event", "exchange"),
+        *("false", "foo", "hash", "head", "header", "internal", "invalid", "invalid_type", "lazy", "local"),
+        *("log", "match", "message", "missing", "multi", "multicast", "nil", "no", "node", "none", "not"),
+        *("null", "ok", "other", "pattern", "priority", "publish", "push", "queue", "quorum", "rabbit"),
+        *("random", "regex", "rpc", "sticky", "stream", "subscribe", "system", "test", "trace", "transient"),
+        *("true", "type", "undefined", "unknown", "unsupported", "user", "vhost", "yes"),
     }
 )
 _SYSTEM_EXCHANGES = (
