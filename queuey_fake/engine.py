@@ -117,8 +117,8 @@ class Engine:
         self._waiting = 0
         self._has_company = False
         """Whether another thread than the driving one has ever had to do with this broker."""
-        self._blocked: dict[threading.Thread, Callable[[], bool]] = {}
-        """Threads that wait, and whether they have what they wait for."""
+        self._blocked: dict[threading.Thread, _Wait] = {}
+        """Threads that wait, and for what."""
         self._owners: dict[Connection, Owner] = {}
         self._front_ends: list[FrontEnd] = []
         self._completions: deque[tuple[Pending, Any, BaseException | None]] = deque()
@@ -271,14 +271,36 @@ class Engine:
         now_ms = self.clock.now_ms()
         if now_ms == self._last_ms and ((due_ms := self.model.timers.next_due_ms) is None or due_ms > now_ms):
             return False
-        self._elapsed_ms += max(0, now_ms - self._last_ms)
-        self._last_ms = now_ms
+        if self.clock.is_virtual:
+            self._pass_what_is_due_before(now_ms)
+        self._be_at(now_ms)
+        return True
+
+    def _pass_what_is_due_before(self, now_ms: int) -> None:
+        """Give each thing its own instant, where a library that shows time has moved it past them in one jump."""
+        while self._last_ms < now_ms and (due_ms := self._next_due_ms()) is not None and due_ms < now_ms:
+            self._be_at(max(due_ms, self._last_ms))
+            self._settle_down()
+
+    def _be_at(self, now_ms: int) -> None:
+        """Let what is due at an instant happen, where nothing is due before."""
+        elapsed_ms = self._elapsed_ms + max(0, now_ms - self._last_ms)
+        if self._blocked:
+            self._end_waits(elapsed_ms)
+        self._elapsed_ms, self._last_ms = elapsed_ms, now_ms
         while self.model.run_next(now_ms):
             if self.model.connections_with_output or not self.traffic.is_calm:
                 self._settle_down()
         self.model.run_due(now_ms)
         self._look_at_deadlines()
-        return True
+
+    def _end_waits(self, elapsed_ms: int) -> None:
+        """End the waits whose deadlines are passed over: what comes only then comes too late for them."""
+        if self._completions or self._completing_elsewhere:
+            return  # what they wait for may be among those
+        for wait in self._blocked.values():
+            if wait.deadline_ms is not None and wait.deadline_ms < elapsed_ms and not wait.ready():
+                wait.is_over = True
 
     def _look_at_deadlines(self) -> None:
         for front_end in list(self._front_ends):
@@ -360,8 +382,8 @@ class Engine:
             return None
         if self._completing_elsewhere:
             return "another thread ends futures"
-        for thread, is_ready in self._blocked.items():
-            if is_ready():
+        for thread, wait in self._blocked.items():
+            if wait.has_ended(self._elapsed_ms):
                 return f"thread '{thread.name}' takes what it has waited for"
         for front_end in self._front_ends:
             for thread in front_end.threads_with_deliveries():
@@ -406,18 +428,18 @@ class Engine:
 
     def _block(self, ready: Callable[[], bool], deadline_ms: int | None, then: Callable[[], object] | None) -> bool:
         guard_s = real_time.monotonic_s() + self.wait_guard_s
-        me = threading.current_thread()
+        me, wait = threading.current_thread(), _Wait(ready, deadline_ms)
         with self.lock:
-            self._blocked[me] = lambda: ready() or (deadline_ms is not None and self._elapsed_ms >= deadline_ms)
+            self._blocked[me] = wait
         try:
             while True:
                 with self.lock:
-                    if ready():
+                    if wait.has_ended(self._elapsed_ms):
+                        if wait.is_over or not ready():
+                            return False
                         if then is not None:
                             then()
                         return True
-                    if deadline_ms is not None and self._elapsed_ms >= deadline_ms:
-                        return False
                     if real_time.monotonic_s() >= guard_s:
                         raise WaitGuardError(
                             f"waited {self.wait_guard_s:g} real seconds while virtual time stood still: nobody moved it"
@@ -452,6 +474,22 @@ class Engine:
             self._happened.wait(seconds)
         finally:
             self._waiting -= 1
+
+
+class _Wait:
+    """What a thread waits for."""
+
+    __slots__ = ("deadline_ms", "is_over", "ready")
+
+    def __init__(self, ready: Callable[[], bool], deadline_ms: int | None) -> None:
+        self.ready = ready
+        self.deadline_ms = deadline_ms
+        self.is_over = False
+        """Whether its deadline was passed over before it was ready."""
+
+    def has_ended(self, elapsed_ms: int) -> bool:
+        """Tell whether the thread need not wait any longer."""
+        return self.is_over or self.ready() or (self.deadline_ms is not None and elapsed_ms >= self.deadline_ms)
 
 
 def _end_all(completions: deque[tuple[Pending, Any, BaseException | None]]) -> None:

@@ -61,6 +61,22 @@ def test_ticking_fires_what_is_due_and_not_a_moment_before(broker: FakeBroker, b
         assert ready(broker) == 1
 
 
+@pytest.mark.parametrize("ticks_s", [[20], [9.5, 10.5], [1] * 20])
+def test_what_is_on_its_way_arrives_at_its_own_instant_however_time_is_ticked(
+    broker: FakeBroker, backend: RabbitMqBackend, ticks_s: list[float]
+) -> None:
+    with freeze_time(T) as frozen:
+        broker.faults.delay(1)
+        sent = backend.publish_nowait(job(backend))
+        for seconds in ticks_s:
+            frozen.tick(seconds)
+        assert sent.done()
+        [life] = broker.journal.lives()
+        arrived = next(at_ms for _, at_ms, what, _, _ in life.events if what == "published")
+        # Its channel is opened before it, which takes a way there, a way back, and another there.
+        assert arrived == epoch_ms(T) + 3000
+
+
 def test_two_freezes_an_hour_apart_are_an_hour_apart_for_the_broker(
     broker: FakeBroker, backend: RabbitMqBackend
 ) -> None:

@@ -50,6 +50,27 @@ def test_a_job_that_puts_itself_off_in_another_thread_runs_on_each_day_of_one_ju
     assert ran_at == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("steps_s", [[20], [4, 16], [1] * 20])
+def test_a_wait_of_another_thread_ends_at_its_deadline_however_far_time_is_moved(
+    broker: FakeBroker, backend: RabbitMqBackend, steps_s: list[float]
+) -> None:
+    taken: list[object] = []
+
+    def consume() -> None:
+        with backend.consume(EMAILS) as deliveries:
+            taken.append(deliveries.get(timeout=5))
+
+    backend.defer(job(backend), 10)
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    while consumer.is_alive() and not broker.waiting_threads():
+        threading.Event().wait(0.001)
+    for seconds in steps_s:
+        broker.advance(seconds)
+    consumer.join(TIMEOUT_S)
+    assert taken == [None]
+
+
 def test_a_thread_that_never_settles_is_named_when_the_guard_is_over() -> None:
     broker = FakeBroker(clock=ManualClock(START), wait_guard=0.2)
     backend = broker.backend()
