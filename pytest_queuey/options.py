@@ -40,6 +40,12 @@ class Settings(NamedTuple):
     trace: str | None
     """The folder for pages that show what became of each message."""
 
+    @property
+    def may_lack_a_real_broker(self) -> bool:
+        """Return whether a real one that cannot be had is passed over; not so where the URL of one was given."""
+        has_url = self.rabbitmq_url is not None and self.rabbitmq_source in ("auto", "url")
+        return self.broker.may_be_missing and not has_url
+
 
 def _one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
     def parse(text: str) -> str:

@@ -213,7 +213,7 @@ def _ready_broker(config: pytest.Config, version: str | None) -> ReadyBroker:
         return _real_broker(config, version).ready()
     except SourceError as error:
         reason = str(error)  # outside, or pytest prints every exception that led to it
-    if config.stash[_SETTINGS].broker.may_be_missing:
+    if config.stash[_SETTINGS].may_lack_a_real_broker:
         pytest.skip(reason)
     said = config.stash.setdefault(_SAID, set())
     first_line, _, more = reason.partition("\n")

@@ -211,6 +211,16 @@ def test_auto_skips_the_real_half_with_the_reason(run_pytest: pytest.Pytester) -
     result.stdout.fnmatch_lines(["SKIPPED*no real RabbitMQ can be had: local: * is not an executable file"])
 
 
+def test_auto_skips_nothing_where_a_url_was_given_and_nobody_answers_there(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makepyfile(USES_THE_BROKER)
+    with socket.socket() as bound_but_deaf:
+        bound_but_deaf.bind(("127.0.0.1", 0))
+        url = f"amqp://127.0.0.1:{bound_but_deaf.getsockname()[1]}"
+        result = run_pytest.runpytest_inprocess("--queuey-broker=auto", f"--queuey-rabbitmq-url={url}")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines([f"{url}: connecting to * failed: *"])
+
+
 def test_the_error_says_of_every_source_why_it_is_not_there(
     run_pytest: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
