@@ -183,8 +183,8 @@ def consumer_settings(
     )
     _check_keys(arguments, foreign.difference(known), queue_type, queue=queue, vhost=vhost)
     credit = arguments.get("x-credit")
-    if credit and "x-credit" in known and queue_type == "classic" and credit.type != "table":
-        raise errors.internal_error()  # the queue crashes (rabbit_amqqueue_process:parse_credit_args)
+    if credit and "x-credit" in known and credit.type != "table":
+        raise errors.internal_error()  # the queue crashes, or for a quorum queue the channel (parse_credit_args)
     priority = arguments.get("x-priority")
     return ConsumerSettings(priority=priority.value if priority else 0)
 

@@ -145,9 +145,16 @@ class QuorumQueue(Queue):
         if self._drops_head:
             self._drop_overflow()
         elif self._is_over_limit():
-            self._refused = dict.fromkeys(self._refused, True)
+            self._host.post(self._publishers_hear, True)
         elif self._is_below_low_limit():
-            self._refused = dict.fromkeys(self._refused, False)
+            self._host.post(self._publishers_hear, False)
+
+    def _publishers_hear(self, is_refused: bool) -> None:  # noqa: FBT001  a letter
+        """Note what the channels that publish hear, which is once they have done what they are doing.
+
+        So a transaction that fills the queue is let in whole (scenario quorum_reject_publish_transaction).
+        """
+        self._refused = dict.fromkeys(self._refused, is_refused)
 
     def _drop_overflow(self) -> bool:
         """Drop from the head until the rest is within the limits; before 4.3 the last to be dropped dies first.
@@ -298,6 +305,9 @@ class QuorumQueue(Queue):
         if consumer.prefetch:
             self.consumers.records[consumer.mailbox].credits[consumer.tag] = consumer.prefetch
         self._activate_next()
+
+    def activate_limit(self, mailbox: Mailbox) -> None:
+        """Stay out of a channel-wide limit: classic queues alone hear of it (classic_consumer_queue_pids)."""
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Take a cancelled consumer out; what it has not settled stays with its channel."""

@@ -148,12 +148,13 @@ def test_3_10_delivers_at_commit_to_a_queue_that_was_not_there_at_the_publish(co
     assert client.ready("q") == ["a"]
 
 
-def test_a_full_quorum_queue_fails_no_commit(tx: Client) -> None:
+def test_a_quorum_queue_takes_a_commit_whole_that_fills_it_and_fails_none_when_it_is_full(tx: Client) -> None:
     tx.declare("full", arguments={"x-queue-type": "quorum", "x-max-length": 0, "x-overflow": "reject-publish"})
-    tx.publish("full", "a", "b")
-    tx.channel.tx_commit()
-    assert tx.heard()[-1] == events.TxCommitOk(1)
-    assert tx.ready("full") == ["a"]
+    for bodies in ("ab", "cd"):
+        tx.publish("full", *bodies)
+        tx.channel.tx_commit()
+        assert tx.heard()[-1] == events.TxCommitOk(1)
+        assert tx.ready("full") == ["a", "b"]
 
 
 def test_a_full_queue_fails_the_commit(tx: Client) -> None:
