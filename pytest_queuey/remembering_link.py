@@ -25,6 +25,7 @@ class RememberingLink:
         self.monotonic_ms = link.monotonic_ms
         self.run = link.run
         self.check_may_wait = link.check_may_wait
+        self.future = link.future
         self.close = link.close
         self._link = link
 

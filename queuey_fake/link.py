@@ -21,6 +21,7 @@ from msgspec.structs import astuple
 from queuey_fake.clock import MS_PER_SECOND
 from queuey_fake.engine import BlockingInCallbackError, Engine, WaitGuardError, WaitsForever
 from queuey_fake.in_hand import InHand, is_at_work
+from queuey_fake.in_process_future import InProcessFuture
 from queuey_fake.journal import Journal
 from queuey_fake.model import events
 from queuey_fake.model.channel import Channel
@@ -122,6 +123,10 @@ class InProcessLink:
         if not future.done() and not self.wait_until(future.done, max(0, deadline_ms - self.monotonic_ms())):
             raise DeadlineExceededError("the broker did not answer in time")
         return future.result()
+
+    def future(self) -> InProcessFuture:
+        """Return a new future, in virtual time where the clock is virtual."""
+        return InProcessFuture(self.wait_until)
 
     def mailbox(self) -> InProcessMailbox:
         """Return a new mailbox."""

@@ -18,6 +18,7 @@ Durations and deadlines are milliseconds on the link's own timeline (`Link.monot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -466,6 +467,9 @@ class Link(Protocol):
         The session fails futures at their own deadlines; this one is the bound for a link that does not get that
         far. Raises DeadlineExceededError then, and BackendError at once where waiting would block the turns.
         """
+
+    def future(self) -> Future[Any]:
+        """Return a new future for a caller to wait for, and for `resolve` and `fail` to end."""
 
     def mailbox(self) -> Mailbox[Any]:
         """Return a new mailbox."""

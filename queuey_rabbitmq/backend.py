@@ -223,7 +223,7 @@ class RabbitMqBackend:
         return self._session.publish(placed.message, declaration=placed.declaration)
 
     def _publish_nowait(self, placed: Placed, *, in_line: bool = False) -> Future[None]:
-        future: Future[None] = Future()
+        future = self._session.future()
         self._session.publish(placed.message, declaration=placed.declaration, future=future, in_line=in_line)
         return future
 

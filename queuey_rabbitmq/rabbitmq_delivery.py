@@ -325,7 +325,7 @@ class RabbitMqDelivery:
         self._state = "settled"
 
     def _replace_nowait(self, place: Callable[[], Placed]) -> Future[None]:
-        future: Future[None] = Future()
+        future = self._source.session.future()
         self._replace(place, future=future)
         return future
 

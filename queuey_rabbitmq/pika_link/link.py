@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -68,6 +69,8 @@ class PikaLink:
         self._timer: object | None = None
         self._timer_ms: int | None = None
         self._close_by_ms = 0
+        self._lingers = False
+        """Whether what is open may end before the link does: nobody has closed the session above it."""
         self._death: BaseException | None = None
         self._mailboxes: WeakSet[PikaMailbox[Any]] = WeakSet()
 
@@ -123,6 +126,10 @@ class PikaLink:
             ) from None
         return future.result()
 
+    def future(self) -> Future[Any]:
+        """Return a new future."""
+        return Future()
+
     def mailbox(self) -> PikaMailbox[Any]:
         """Return a new mailbox."""
         self._refuse_fork()
@@ -142,13 +149,17 @@ class PikaLink:
         if self._thread.is_alive():
             log.error("%s did not end in time: something blocks it; it is left behind", self._thread.name)
 
-    def start_to_close(self, timeout_ms: int) -> None:
-        """Have the thread end the link as `close` does, without waiting for it."""
+    def start_to_close(self, timeout_ms: int, *, lingers: bool = False) -> None:
+        """Have the thread end the link as `close` does, without waiting for it.
+
+        Where it `lingers`, what is open ends first, while there is time: what was handed over is sent and confirmed.
+        """
         with self._lock:
             if self._state is _State.NEW:
                 self._state = _State.CLOSED
             if self._state is _State.RUNNING:
                 self._state = _State.CLOSING
+                self._lingers = lingers
                 self._close_by_ms = self.monotonic_ms() + timeout_ms
                 self._loop.add_callback_threadsafe(_nothing)
 
@@ -247,7 +258,7 @@ class PikaLink:
     def _round(self) -> None:
         """Wait for something to happen, and handle all that has, as one turn."""
         with self._lock:
-            self._asleep = self._state is _State.RUNNING and not self._steps and not self._turns.owes_a_turn
+            self._asleep = not self._steps and not self._turns.owes_a_turn
         if not self._asleep:
             self._loop.call_later(0, _nothing)
         try:
@@ -318,6 +329,8 @@ class PikaLink:
         if death is None:
             self._run_steps()
             self._end_turn()
+            if self._lingers:
+                self._linger()
             death = self._turns.failure
         with self._lock:
             self._state = _State.CLOSED if death is None else _State.DEAD
@@ -332,6 +345,16 @@ class PikaLink:
         for connection in list(self._connections):
             connection.abort()
         self._pump(self.monotonic_ms() + DROP_MS)
+
+    def _linger(self) -> None:
+        """Go on until the session waits for nothing more, or there is just time left to leave."""
+        until_ms = self._close_by_ms - DROP_MS
+        while self._turns.failure is None and self._driven.next_deadline_ms() is not None:
+            left_ms = until_ms - self.monotonic_ms()
+            if left_ms <= 0:
+                return
+            self._loop.call_later(left_ms / 1000, _nothing)
+            self._round()
 
     def _pump(self, until_ms: int) -> None:
         """Let the loop do its work until no connection is left, or time is up: soon, once pika has failed."""
@@ -365,7 +388,7 @@ def _close_at_exit() -> None:
     links = _open_links.copy()
     give_up_ms = real_time.monotonic_ns() // 1_000_000 + EXIT_TIMEOUT_MS
     for link in links:
-        link.start_to_close(EXIT_TIMEOUT_MS)
+        link.start_to_close(EXIT_TIMEOUT_MS, lingers=True)
     for link in links:
         link.close(max(0, give_up_ms - link.monotonic_ms()))
 

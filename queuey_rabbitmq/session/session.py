@@ -221,6 +221,10 @@ class Session:
         """Return the present on the timeline of deadlines."""
         return self._link.monotonic_ms()
 
+    def future(self) -> Future[None]:
+        """Return a future for a caller to wait for, to be ended by `publish`."""
+        return self._link.future()
+
     def mailbox(self) -> amqp.Mailbox[Any]:
         """Return a mailbox for a consumer's deliveries."""
         return self._link.mailbox()
