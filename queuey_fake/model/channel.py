@@ -16,7 +16,7 @@ from queuey_fake.model.declaring import DeclaringChannel
 from queuey_fake.model.delivery import Consumer, PendingAck, SettlingQueue
 from queuey_fake.model.direct_reply import ReplyConsumer
 from queuey_fake.model.door import method
-from queuey_fake.model.limiter import ChannelLimiter
+from queuey_fake.model.limiter import ChannelLimiter, Waiting
 from queuey_fake.model.properties import NO_PROPERTIES, Properties
 from queuey_fake.model.publish_faults import Fate
 from queuey_fake.model.publishing import published_message
@@ -464,7 +464,16 @@ class Channel(DeclaringChannel):
             self._transaction.settle(Settlement(verb, counts, pending))
 
     def _carry_out(self, verb: str, pending: list[PendingAck], *, counts: bool) -> None:
-        """Settle group by group, then give the room under the shared limit back (settle_acks, internal_reject)."""
+        """Give the room under the shared limit back and settle group by group (settle_acks, internal_reject).
+
+        RabbitMQ's channel does it the other way round, but asks nobody to answer: its limiter has the room back before
+        a queue has settled what it was told to and asks for some (transcript qos_global_requeue_keeps_room).
+        """
+        waiting: Waiting = ()
+        if self.limiter.prefetch_count:
+            delivered = sum(one.consumer_tag is not None for one in pending)
+            if delivered:
+                waiting = self.limiter.give_room(delivered)
         for group in in_groups(pending):
             queue = group[0].queue
             if verb == "acknowledge":
@@ -473,7 +482,4 @@ class Channel(DeclaringChannel):
                 queue.requeue(self, group, counts=counts)
             else:
                 queue.discard(self, group, counts=counts)
-        if self.limiter.prefetch_count:
-            delivered = sum(one.consumer_tag is not None for one in pending)
-            if delivered:
-                self.limiter.give_room(delivered)
+        self.limiter.wake(waiting)

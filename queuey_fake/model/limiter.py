@@ -6,7 +6,11 @@ Owns how many unacknowledged deliveries the channel has room for, and which queu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from queuey_fake.model.delivery import Mailbox, SettlingQueue
+
+Waiting = Iterable[SettlingQueue]
 
 
 class ChannelLimiter:
@@ -45,24 +49,29 @@ class ChannelLimiter:
         if not self.prefetch_count:
             self.volume = unacked
         self.prefetch_count = prefetch_count
-        self._wake(was_reached)
+        self.wake(self._take_waiting(was_reached))
 
     def unlimit(self) -> None:
         """Lift the limit."""
         was_reached = self.is_reached
         self.prefetch_count = self.volume = 0
-        self._wake(was_reached)
+        self.wake(self._take_waiting(was_reached))
 
-    def give_room(self, count: int) -> None:
-        """Give back the room of settled deliveries."""
+    def give_room(self, count: int) -> Waiting:
+        """Give back the room of deliveries that are being settled; return the queues to wake once they are."""
         was_reached = self.is_reached
         if self.volume:
             self.volume -= count
-        self._wake(was_reached)
+        return self._take_waiting(was_reached)
 
-    def _wake(self, was_reached: bool) -> None:  # noqa: FBT001  a fact, not an option
-        if was_reached and not self.is_reached:
-            waiting, self._waiting = self._waiting, {}
-            for queue in waiting:
-                if not queue.is_deleted:
-                    queue.resume(self._mailbox)
+    def wake(self, waiting: Waiting) -> None:
+        """Tell queues that waited that there is room again."""
+        for queue in waiting:
+            if not queue.is_deleted:
+                queue.resume(self._mailbox)
+
+    def _take_waiting(self, was_reached: bool) -> Waiting:  # noqa: FBT001  a fact, not an option
+        if not was_reached or self.is_reached:
+            return ()
+        waiting, self._waiting = self._waiting, {}
+        return waiting

@@ -26,8 +26,8 @@ def test_without_a_limit_there_is_always_room() -> None:
 def test_a_queue_that_waited_is_told_once_when_there_is_room() -> None:
     queue = WaitingQueue()
     limiter = full(ChannelLimiter("channel"), queue)
-    limiter.give_room(1)
-    limiter.give_room(0)
+    limiter.wake(limiter.give_room(1))
+    limiter.wake(limiter.give_room(0))
     assert queue.resumed == ["channel"]
 
 
@@ -35,7 +35,7 @@ def test_a_queue_that_is_gone_waits_no_more() -> None:
     queue = WaitingQueue()
     limiter = full(ChannelLimiter("channel"), queue)
     queue.is_deleted = True
-    limiter.give_room(1)
+    limiter.wake(limiter.give_room(1))
     assert queue.resumed == []
 
 
