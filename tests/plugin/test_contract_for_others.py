@@ -76,6 +76,50 @@ def test_a_broken_promise_is_named_in_the_report(run_contract: RunContract) -> N
     )
 
 
+def test_a_promise_that_is_expected_to_be_broken_is_not_one_that_is_kept(run_pytest: pytest.Pytester) -> None:
+    run_pytest.makeini(f"[pytest]\npythonpath = {SQLITE}")
+    run_pytest.makepyfile(
+        """
+        import pytest
+        from sqlite_under_test import SqliteUnderTest
+        from pytest_queuey.contract import Surroundings
+        from pytest_queuey.contract.closing import Closing
+
+        class TestMine(Surroundings):
+            \"\"\"Mine.\"\"\"
+
+            @pytest.fixture
+            def backend_under_test(self, tmp_path):
+                under_test = SqliteUnderTest(tmp_path)
+                yield under_test
+                under_test.close()
+                raise RuntimeError("what comes afterwards fails")
+
+            test_closing_twice_is_fine = Closing.test_closing_twice_is_fine
+
+        class TestMineToo(TestMine):
+            @pytest.fixture
+            def backend_under_test(self, tmp_path):
+                return SqliteUnderTest(tmp_path)
+
+            @pytest.mark.xfail(reason="not yet", strict=True)
+            def test_it(self, backend):
+                assert False
+        """
+    )
+    result = run_pytest.runpytest_inprocess()
+    result.assert_outcomes(passed=2, errors=1, xfailed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*queuey: the contract, TestMine*",
+            "all chapters * 0 kept, 1 broken",
+            "*queuey: the contract, TestMineToo*",
+            "* broken, as expected: it",
+            "all chapters * 1 kept, 1 broken as expected",
+        ]
+    )
+
+
 def test_a_capability_that_does_not_exist_is_a_usage_error_that_names_those_that_do(run_contract: RunContract) -> None:
     result = run_contract(capabilities=("speed",))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
