@@ -349,11 +349,10 @@ class PikaLink:
     def _linger(self) -> None:
         """Go on until the session waits for nothing more, or there is just time left to leave."""
         until_ms = self._close_by_ms - DROP_MS
+        self._loop.call_later(max(0, until_ms - self.monotonic_ms()) / 1000, _nothing)
         while self._turns.failure is None and self._driven.next_deadline_ms() is not None:
-            left_ms = until_ms - self.monotonic_ms()
-            if left_ms <= 0:
+            if self.monotonic_ms() >= until_ms:
                 return
-            self._loop.call_later(left_ms / 1000, _nothing)
             self._round()
 
     def _pump(self, until_ms: int) -> None:

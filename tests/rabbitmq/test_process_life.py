@@ -161,6 +161,14 @@ deliveries = backend.consume(config)
 delivery = deliveries.get(timeout=10)
 """
 
+HANDED_OVER = """
+backend = RabbitMqBackend.connect(url)
+backend.declare([config])
+for _ in range(500):
+    backend.publish_nowait(job())
+backend.defer_nowait(job(), 600)
+"""
+
 WAITING = f"""{CONSUMING}
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started without it
 print("waiting", flush=True)
@@ -248,6 +256,13 @@ def test_a_program_that_ends_without_closing_ends_and_what_it_was_told_is_true(
     assert time.monotonic() - began < 15
     assert (status, out, err) == (0, "1000 confirmed\n3000 ended\n", "")
     assert ready() >= 1000
+
+
+def test_what_was_handed_over_right_before_a_program_ends_without_closing_is_published(
+    rabbitmq_url: str, emails: QueueConfig, ready: Callable[[], int]
+) -> None:
+    assert end(start(HANDED_OVER, rabbitmq_url, emails.name)) == (0, "", "")
+    assert ready() == 500
 
 
 @pytest.mark.usefixtures("one_job")
