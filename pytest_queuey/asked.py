@@ -27,7 +27,8 @@ class AskedBroker(NamedTuple):
     def is_meant_by(self, word: str) -> bool:
         """Tell whether a word of a mark, `fake` or `fake-3.10`, means this one, as far as is known before it runs."""
         kind, _, version = word.partition("-")
-        return self.kind == kind and (not version or self.version is None or _same_version(version, self.version))
+        own = self.version or (FAKE_VERSIONS[-1] if self.kind == "fake" else None)
+        return self.kind == kind and (not version or own is None or _same_version(version, own))
 
     def is_of(self, version: str) -> bool:
         """Tell whether a broker that says it is of a version is the one that was asked for."""

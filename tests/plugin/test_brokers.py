@@ -115,6 +115,23 @@ def test_a_mark_limits_a_test_to_versions_and_its_reason_is_shown(run_pytest: py
     result.stdout.fnmatch_lines(["SKIPPED*only for queuey_broker('fake-4.3', 'rabbitmq'): 3.10 knows no such thing"])
 
 
+def test_a_mark_for_another_version_than_the_one_that_is_imitated_unasked_skips_the_test(
+    run_pytest: pytest.Pytester,
+) -> None:
+    run_pytest.makepyfile(
+        """
+        import pytest
+        @pytest.mark.queuey_broker("fake-3.10")
+        def test_of_old(queuey_broker): pass
+        @pytest.mark.queuey_broker("fake-4.3")
+        def test_of_new(queuey_broker): assert queuey_broker.version == "4.3"
+        """
+    )
+    result = run_pytest.runpytest_inprocess("-rs")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*only for queuey_broker('fake-3.10')"])
+
+
 def test_several_real_versions_each_have_their_source_in_the_header(
     run_pytest: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
