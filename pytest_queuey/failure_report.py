@@ -14,11 +14,10 @@ import pytest
 from queuey_fake import real_time
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator
 
     from pytest_queuey.options import Settings
     from queuey_fake import FakeBroker
-    from queuey_fake.journal import Loss
 
 LOSSES: Final = pytest.StashKey[list[tuple[str, str]]]()
 """The losses that are reported at the end of the run, each with the test that they came up in."""
@@ -101,7 +100,7 @@ class FailureReport:
 
 def describe(broker: FakeBroker) -> str:
     """Return what a broker holds, what is due, and what happened last, for people."""
-    losses: Iterable[Loss] = broker.journal.unexpected_losses(of_others=True)
+    losses = broker.journal.unexpected_losses(of_others=True)
     events = broker.journal.last_events()[-_LAST_EVENTS:]
     return "\n".join(
         [
@@ -112,7 +111,8 @@ def describe(broker: FakeBroker) -> str:
             "last events:",
             *(f"  {event}" for event in events or ["nothing was published"]),
             *(["lost:"] if losses else []),
-            *(f"  {loss}" for loss in losses),
+            *(f"  {loss}" for loss in losses[:_LAST_EVENTS]),
+            *([f"  ... and {len(losses) - _LAST_EVENTS} more"] if len(losses) > _LAST_EVENTS else []),
         ]
     )
 

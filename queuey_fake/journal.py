@@ -6,7 +6,7 @@ message with a very long life the middle.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
@@ -21,6 +21,9 @@ from queuey_fake.wording import instant
 MAX_MESSAGES = 20_000
 MAX_EVENTS_PER_MESSAGE = 200
 MAX_LOSSES = 1_000
+"""How many losses are kept, beside the first of each kind: in one queue, for one reason."""
+MAX_LOSS_KINDS = 20_000
+MAX_TOLD_LOSSES = 20
 MAX_BODY_BYTES = 400
 """How much of a message's body is kept: its beginning, to recognise it by."""
 LAST_EVENTS = 50
@@ -80,7 +83,9 @@ class Journal:
         self.is_ours = False
         """Whether a queuey backend is publishing; set by its link around each publish."""
         self.losses: list[Loss] = []
-        """Every loss so far, expected or not, oldest first."""
+        """The losses so far, expected or not, oldest first: of very many, those that are not like one that is kept."""
+        self._loss_kinds: dict[bool, set[tuple[str, str]]] = {True: set(), False: set()}
+        """In which queue and for which reason, of queuey's messages and of others'."""
         self._lives: OrderedDict[int, Life] = OrderedDict()
         self._last: deque[tuple[int, Event]] = deque(maxlen=LAST_EVENTS)
         self._expected: list[tuple[str | None, str | None]] = []
@@ -115,7 +120,9 @@ class Journal:
 
     def explain(self, losses: Iterable[Loss]) -> str:
         """Return what a failure report should say of losses, each with its message's story."""
-        return "\n".join(f"{loss}\n{self._told_by_number(loss.number)}" for loss in losses)
+        told, others = _one_of_each_kind_first(losses)
+        more = [f"... and {others} more"] if others else []
+        return "\n".join([*(f"{loss}\n{self._told_by_number(loss.number)}" for loss in told), *more])
 
     @property
     def last_at_ms(self) -> int | None:
@@ -140,10 +147,19 @@ class Journal:
             life.left_out += 1
         events.append(event)
         self._last.append((number, event))
-        if what in VANISHES and is_loss(event) and len(self.losses) < MAX_LOSSES:
+        if what in VANISHES and is_loss(event):
             reason = detail or "unroutable, and not published as mandatory"
             is_ours = life.is_ours or (bool(self._marks) and self._marks <= (life.properties.headers or {}).keys())
-            self.losses.append(Loss(number, life.message_id, queue or life.routing_key, reason, is_ours))
+            self._keep(Loss(number, life.message_id, queue or life.routing_key, reason, is_ours))
+
+    def _keep(self, loss: Loss) -> None:
+        """Keep a loss, unless there are very many; one that may be less expected than those is kept all the same."""
+        kinds, kind = self._loss_kinds[loss.is_ours], (loss.queue, loss.reason)
+        is_new = kind not in kinds and len(kinds) < MAX_LOSS_KINDS
+        if is_new:
+            kinds.add(kind)
+        if is_new or len(self.losses) < MAX_LOSSES:
+            self.losses.append(loss)
 
     def _begin(self, message: Message) -> Life:
         body = message.body
@@ -164,6 +180,18 @@ class Journal:
     def _told_by_number(self, number: int) -> str:
         life = self._lives.get(number)
         return "  (its story is forgotten)" if life is None else _told(life)
+
+
+def _one_of_each_kind_first(losses: Iterable[Loss]) -> tuple[list[Loss], int]:
+    """Return the losses that are told, so that no kind is left out for another, and the number of the others."""
+    seen: Counter[tuple[str, str]] = Counter()
+    ranked = []
+    for loss in losses:
+        kind = loss.queue, loss.reason
+        ranked.append((seen[kind], loss))
+        seen[kind] += 1
+    ranked.sort(key=lambda item: item[0])
+    return [loss for _, loss in ranked[:MAX_TOLD_LOSSES]], max(0, len(ranked) - MAX_TOLD_LOSSES)
 
 
 def is_loss(event: Event) -> bool:

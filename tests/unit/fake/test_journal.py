@@ -4,13 +4,15 @@ import uuid
 from threading import Event, Thread
 
 import pika
+import pytest
 
-from queuey_fake import FakeBroker
+from queuey_fake import FakeBroker, journal
 from queuey_fake.journal import LAST_EVENTS
-from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend, RabbitMqOptions
+from queuey_rabbitmq import Envelope, QueueConfig, RabbitMqBackend, RabbitMqOptions, topology
 from tests.unit.fake.conftest import EMAILS
 
 JOB_ID = uuid.UUID(int=7)
+OUR_HEADERS = {topology.HEADER_ATTEMPT: 1, topology.HEADER_DEFERRALS: 0}
 
 
 def job(backend: RabbitMqBackend) -> Envelope:
@@ -86,6 +88,35 @@ def test_an_expected_loss_is_not_unexpected(broker: FakeBroker, backend: RabbitM
     delete(broker, "emails")
     broker.advance(60)
     assert [loss.queue for loss in broker.journal.unexpected_losses()] == ["emails.deferred.60000"]
+
+
+@pytest.mark.parametrize("those_before", ["of others", "expected"])
+def test_a_loss_is_not_hidden_by_very_many_before_it(
+    broker: FakeBroker, backend: RabbitMqBackend, those_before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "MAX_LOSSES", 3)
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        for _ in range(5):
+            properties = pika.BasicProperties(headers={} if those_before == "of others" else OUR_HEADERS)
+            connection.channel().basic_publish("", "nowhere", b"", properties)
+    broker.journal.expect_loss(queue="nowhere")
+    backend.defer(job(backend), 30)
+    delete(broker, "emails")
+    broker.advance(30)
+    (loss,) = broker.journal.unexpected_losses()
+    assert loss.queue == "emails.deferred.30000"
+    assert len(broker.journal.losses) == 4
+
+
+def test_many_losses_are_told_with_one_of_each_kind_and_how_many_more(broker: FakeBroker) -> None:
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        for queue in ["nowhere"] * 25 + ["elsewhere"]:
+            channel.basic_publish("", queue, b"")
+    told = broker.journal.explain(broker.journal.unexpected_losses(of_others=True))
+    assert told.count("was lost in queue 'nowhere'") == 19
+    assert told.count("was lost in queue 'elsewhere'") == 1
+    assert told.endswith("... and 6 more")
 
 
 def test_what_was_asked_for_is_no_loss(broker: FakeBroker) -> None:
