@@ -103,16 +103,22 @@ class Dispatcher:
             return
         try:
             payload = envelope.decode(handler.job_type.payload)
-        except Exception as error:  # noqa: BLE001 -- a model's own code may run here, and raise anything
+        except BaseException as error:  # a model's own code may run here, and raise anything
             attempt = Attempt(delivery, self._rules.retry.of_queue(delivery.queue), began_ms=began_ms)
+            if _interrupts(error):
+                self._give_back(attempt, after_ms=0)
+                raise
             self._conclude(attempt, Dead(f"undecodable payload: {said(error.__cause__ or error)}", error))
             return
         policy = self._rules.retry.of_job(handler.job_type, delivery.queue)
         if handler.choose_retry is not None:
             try:
                 policy = handler.chosen_policy(payload) or policy
-            except Exception as error:  # noqa: BLE001 -- the handler's code; its choice failing fails the attempt
+            except BaseException as error:  # the handler's code; its choice failing fails the attempt
                 attempt = Attempt(delivery, policy, began_ms=began_ms)
+                if _interrupts(error):
+                    self._give_back(attempt, after_ms=0)
+                    raise
                 self._conclude(attempt, self._outcome_of(attempt, error))
                 return
         attempt = Attempt(delivery, policy, began_ms=began_ms, timeout_ms=handler.timeout_ms)
@@ -146,15 +152,14 @@ class Dispatcher:
                     watch.stop(attempt)
                 self._loop.run(result, timeout_ms=attempt.timeout_ms)
         except Abandoned:
+            self._log(logging.WARNING, attempt, "not done, as its worker ends; it goes back to the broker")
             self._tell("given_back", attempt)
             return None
-        except KeyboardInterrupt as error:
-            if threading.current_thread() is threading.main_thread():
+        except BaseException as error:  # whatever a handler raises, SystemExit too, fails its attempt
+            if _interrupts(error):
                 self._give_back(attempt, after_ms=0)
                 self._tell("given_back", attempt)
                 raise
-            return self._outcome_of(attempt, error)
-        except BaseException as error:  # noqa: BLE001 -- whatever a handler raises, SystemExit too, fails its attempt
             return self._outcome_of(attempt, error)
         finally:
             if watch is not None:
@@ -311,3 +316,8 @@ class Dispatcher:
             # What a handler says on purpose needs no traceback, unless it has a cause.
             exc_info=None if isinstance(error, Retryable | Fatal) and error.__cause__ is None else error,
         )
+
+
+def _interrupts(error: BaseException) -> bool:
+    """Tell whether somebody has interrupted the thread that steps; in another, a handler has raised it itself."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()

@@ -15,7 +15,7 @@ An envelope has them as they came; which of them go on is for the backend to say
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, NoReturn, Self, TypeVar
@@ -80,6 +80,11 @@ def _plain_date_or_time(kind: Any) -> type | None:
     """
     bases = kind.__mro__ if isinstance(kind, type) else ()
     return next((base for base in bases if base.__module__ == "datetime" and hasattr(base, "fromisoformat")), None)
+
+
+def _is_model(kind: Any) -> bool:
+    """Tell whether a type is a pydantic model."""
+    return hasattr(kind, "model_validate_json")
 
 
 _decode_wire = msgspec.json.Decoder(_Wire).decode
@@ -334,12 +339,37 @@ def check_readable(job_type: Any) -> None:
     A name may come to be known, further down in a module.
     """
     _reader(job_type)
+    if not _is_model(job_type):
+        from msgspec.inspect import type_info
+
+        unknown = next((kind for kind in _custom(type_info(job_type), set()) if not _is_model(kind)), None)
+        if unknown is not None:
+            raise InvalidConfigError(f"JSON has no values of type {unknown!r}")
+
+
+def _custom(part: Any, seen: set[int]) -> Iterator[Any]:
+    """Iterate over the types within a type that msgspec does not know itself."""
+    from msgspec.inspect import CustomType, Field, Type
+
+    if id(part) in seen:  # a type may hold itself
+        return
+    seen.add(id(part))
+    if isinstance(part, CustomType):
+        yield part.cls
+    elif isinstance(part, Field):
+        yield from _custom(part.type, seen)
+    elif isinstance(part, Type):
+        for name in part.__struct_fields__:
+            yield from _custom(getattr(part, name), seen)
+    elif isinstance(part, tuple):
+        for inner in part:
+            yield from _custom(inner, seen)
 
 
 @lru_cache(maxsize=1024)
 def _reader(job_type: Any) -> Callable[[Raw], Any]:
     """Return what reads the JSON of a payload as a value of a type."""
-    if hasattr(job_type, "model_validate_json"):
+    if _is_model(job_type):
         validate = job_type.model_validate_json
         return lambda payload: validate(bytes(payload))
     try:

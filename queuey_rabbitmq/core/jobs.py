@@ -107,6 +107,10 @@ def job(
     is how long a handler may take; what that can and cannot do is said in `Worker`. Raises InvalidConfigError, with
     the name of the class and the field, for what can never work.
     """
+    if isinstance(queue, type) and not issubclass(queue, QueueSet):
+        raise InvalidConfigError(
+            f"{queue.__qualname__}: queue: missing; write @job(queue), such as @job(Emails.outgoing)"
+        )
     return _Declare(queue, {"name": name, "retry": retry, "timeout": timeout, "unknown": unknown})
 
 
@@ -147,6 +151,8 @@ def _declare(
     if not isinstance(queue, WorkQueue):
         raise InvalidConfigError(f"{where}: queue: expected a queue of a set, such as Emails.outgoing, got {queue!r}")
     _check_marker(payload, queue, where)
+    if "__queuey_job__" in payload.__dict__:
+        raise InvalidConfigError(f"{where}: is {declared(payload)!r} already; a job has one queue and one name")
     name = snake_case(payload.__name__) if name is None else name
     check_text(f"{where}: name", name)
     if len(name.encode(errors="replace")) > MAX_NAME_LENGTH:

@@ -145,11 +145,15 @@ def snake_case(name: str) -> str:
 
 
 def check_text(what: str, value: object) -> None:
-    """Raise InvalidConfigError for what is no text, is empty, or has whitespace around it."""
+    """Raise InvalidConfigError for what is no text in UTF-8, is empty, or has whitespace around it."""
     if not isinstance(value, str):
         raise InvalidConfigError(f"{what}: expected text, got {value!r} ({type(value).__name__})")
     if not value or value != value.strip():
         raise InvalidConfigError(f"{what}: must not be empty or start or end with whitespace, got {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidConfigError(f"{what}: {value!r} cannot be written in UTF-8: {error}") from error
 
 
 def _bind_all(cls: type[QueueSet]) -> dict[str, WorkQueue[Any]]:
@@ -164,7 +168,7 @@ def _bind_all(cls: type[QueueSet]) -> dict[str, WorkQueue[Any]]:
                 )
             names[queue.name] = attribute
             bound[attribute] = queue
-        elif isinstance(value, QueueConfig):
+        elif value is Queue or isinstance(value, QueueConfig | WorkQueue):
             raise InvalidConfigError(f"{cls.__qualname__}.{attribute}: a queue set declares its queues with Queue(...)")
     if not bound:
         raise InvalidConfigError(f"{cls.__qualname__}: declares no queue; assign a Queue() to an attribute")

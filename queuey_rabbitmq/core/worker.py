@@ -117,7 +117,10 @@ class Worker(Generic[SetT]):
 
     @property
     def settle_failures(self) -> int:
-        """Return how many outcomes the broker was not told; each of these jobs is delivered again."""
+        """Return how many outcomes the broker was not told; each of these jobs is delivered again.
+
+        An ack that was sent and is lost with its connection is none of them, as the broker answers no ack.
+        """
         return self._dispatcher.settle_failures
 
     # ---------------------------------------------------------------------------------------- handlers

@@ -16,6 +16,7 @@ from queuey_rabbitmq import (
     Deferred,
     Envelope,
     Fatal,
+    Hooks,
     Job,
     JobContext,
     Producer,
@@ -244,6 +245,35 @@ def test_coroutines_that_run_are_cancelled_when_the_grace_is_over_and_their_jobs
     assert cancelled.wait(TIMEOUT_S)
     assert door.depth(Work.some.name) == 1
     assert worker.settle_failures == 0
+
+
+class GivenBack(Hooks):
+    def __init__(self) -> None:
+        self.seen = threading.Event()
+
+    def given_back(self, context: JobContext) -> None:
+        del context
+        self.seen.set()
+
+
+def test_a_coroutine_that_is_not_waited_for_is_logged_as_given_back(
+    producer: Producer[Work], backend: RabbitMqBackend, start: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    began, told = threading.Event(), GivenBack()
+    worker = Worker(backend, Work, hooks=[told])
+
+    @worker.handler(DoAtLeisure)
+    async def do(_job: DoAtLeisure) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    job_id = producer.enqueue(DoAtLeisure(1))
+    running = start(worker)
+    assert began.wait(TIMEOUT_S)
+    running.shut_down(grace=0)
+    assert told.seen.wait(TIMEOUT_S)
+    [record] = [record for record in caplog.records if "not done, as its worker ends" in record.getMessage()]
+    assert (record.levelname, record.__dict__["job_id"]) == ("WARNING", str(job_id))
 
 
 @pytest.mark.queuey_broker("fake")  # the handler moves virtual time

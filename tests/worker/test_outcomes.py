@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from pytest_queuey.contract.broker_door import BrokerDoor
@@ -202,6 +204,49 @@ def test_a_keyboard_interrupt_in_the_main_thread_ends_the_burst_and_the_job_goes
     handler = Answers()
     make_worker(handler).run(burst=True)
     assert [c.attempt for c in handler.seen] == [1]
+
+
+@job(Mail.strict)
+class Checked(msgspec.Struct, Job[Mail], frozen=True):
+    raises: str = ""
+
+    def __post_init__(self) -> None:
+        if self.raises:
+            raise {"exit": SystemExit(3), "interrupt": KeyboardInterrupt()}[self.raises]
+
+
+def test_a_payload_whose_own_code_exits_is_undecodable_and_the_worker_lives(
+    backend: RabbitMqBackend, dead_letters: DeadLetters
+) -> None:
+    worker = Worker(backend, Mail)
+    called: list[Checked] = []
+    worker.register(Checked, called.append)
+    Producer(backend, Mail).enqueue(Checked())
+    backend.publish(checked(backend, "exit"))
+    worker.run(burst=True)
+    assert called == [Checked()]
+    assert [reason for _, reason in dead_letters(Mail.strict)] == ["undecodable payload: SystemExit: 3"]
+
+
+def test_a_keyboard_interrupt_while_a_payload_is_decoded_ends_the_burst_and_the_job_goes_back(
+    backend: RabbitMqBackend, door: BrokerDoor
+) -> None:
+    worker = Worker(backend, Mail)
+    worker.register(Checked, print)
+    backend.publish(checked(backend, "interrupt"))
+    with pytest.raises(KeyboardInterrupt):
+        worker.run(burst=True)
+    assert door.depth(Mail.strict.name) == 1
+
+
+def checked(backend: RabbitMqBackend, raises: str) -> Envelope:
+    return Envelope(
+        job_id=uuid.uuid4(),
+        job_type="checked",
+        queue=Mail.strict.name,
+        enqueued_at_ms=backend.now_ms(),
+        payload={"raises": raises},
+    )
 
 
 def test_an_error_that_cannot_be_written_as_text_is_settled_all_the_same(

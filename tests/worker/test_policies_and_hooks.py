@@ -128,6 +128,20 @@ def test_a_choice_that_raises_fails_the_attempt_by_the_other_policies(
     assert called == []
 
 
+@pytest.mark.parametrize("raised", [SystemExit(3), BaseException("bare")])
+def test_a_choice_that_raises_what_ends_threads_fails_the_attempt_and_the_worker_lives(
+    backend: RabbitMqBackend, dead_letters: Any, raised: BaseException
+) -> None:
+    def choose(_job: ByJob) -> RetryPolicy:
+        raise raised
+
+    worker = Worker(backend, Work, retry={ByJob: attempts(1)})
+    worker.register(ByJob, print, retry=choose)
+    Producer(backend, Work).enqueue_many([ByJob(0), ByJob(1)])
+    worker.run(burst=True)
+    assert [type(raised).__name__ in reason for _, reason in dead_letters(Work.five)] == [True, True]
+
+
 @pytest.mark.parametrize("choice", ["3", 3, RetryPolicy])
 def test_a_choice_that_is_no_policy_fails_the_attempt_and_the_worker_lives(
     backend: RabbitMqBackend, dead_letters: Any, choice: Any

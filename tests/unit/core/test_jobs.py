@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass
 from typing import Any
 
@@ -131,6 +132,7 @@ class Plain:
         (Emails.outgoing, {"name": ""}, "Mistaken: name: must not be empty"),
         (Emails.outgoing, {"name": "x "}, "Mistaken: name: must not be empty or start or end with whitespace"),
         (Emails.outgoing, {"name": 3}, "Mistaken: name: expected text"),
+        (Emails.outgoing, {"name": "\ud800"}, "Mistaken: name: .* cannot be written in UTF-8"),
         (Emails.outgoing, {"name": "ä" * 128}, "Mistaken: name: longer than 255 bytes"),
         (Emails.outgoing, {"name": "send_email"}, "Mistaken: name: 'send_email' is the name of SendEmail already"),
         (Emails.outgoing, {"retry": 3}, "Mistaken: retry: expected a RetryPolicy, got 3"),
@@ -163,6 +165,23 @@ def test_what_cannot_be_a_job_is_refused(kind: Any, message: str) -> None:
         job(Emails.outgoing)(kind)
 
 
+def test_a_job_is_declared_once_for_one_queue_and_under_one_name() -> None:
+    @job(Emails.outgoing, name="first")
+    class Mistaken(Job[Emails]):
+        to: str
+
+    Mistaken.__qualname__ = "Mistaken"
+    for queue, name in ((Emails.outgoing, "second"), (Emails.bulk, "first")):
+        with pytest.raises(InvalidConfigError, match=r"^Mistaken: is <JobType 'first' of .*> already"):
+            job(queue, name=name)(Mistaken)
+    assert (declared(Mistaken).queue, "second" in Emails.__jobs__) == (Emails.outgoing, False)
+
+
+def test_a_decorator_without_its_queue_is_an_error_that_names_the_class() -> None:
+    with pytest.raises(InvalidConfigError, match=r"^Plain: queue: missing; write @job\(queue\)"):
+        job(Plain)  # type: ignore[arg-type] -- that is the test
+
+
 def test_fields_that_no_dataclass_can_have_are_an_error_that_names_the_class() -> None:
     class Mistaken(Job[Emails]):
         to: list[str] = []  # noqa: RUF012 -- that is the test
@@ -183,6 +202,36 @@ def test_a_field_that_no_worker_could_read_is_an_error_that_names_it() -> None:
     ):
         job(Emails.outgoing)(Mistaken)
     assert "mistaken" not in Emails.__jobs__
+
+
+@pytest.mark.parametrize("kind", [complex, object, Plain, list[Plain], dict[str, Plain | None], Callable[[int], int]])
+def test_a_field_of_a_type_that_json_cannot_hold_is_an_error_that_names_it(kind: Any) -> None:
+    class Mistaken(Job[Emails]):
+        number: int
+        to: kind
+
+    Mistaken.__qualname__ = "Mistaken"
+    Mistaken.__annotations__["to"] = kind
+    with pytest.raises(
+        InvalidConfigError, match=r"^Mistaken: to: cannot be read from JSON: JSON has no values of type <class"
+    ):
+        job(Emails.outgoing)(Mistaken)
+    assert "mistaken" not in Emails.__jobs__
+
+
+@dataclass(frozen=True)
+class Tree:
+    model: LooksLikePydantic
+    below: Tree | None = None
+
+
+def test_a_field_may_hold_models_and_itself() -> None:
+    @job(Emails.outgoing)
+    class SendTree(Job[Emails]):
+        tree: Tree
+        anything: Any = None
+
+    check_fields(declared(SendTree))
 
 
 def test_a_job_may_name_what_comes_later_in_its_module(monkeypatch: pytest.MonkeyPatch) -> None:

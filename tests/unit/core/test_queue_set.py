@@ -85,6 +85,8 @@ def test_the_limits_themselves_are_allowed(options: dict[str, Any]) -> None:
         ({"work": Queue()}, {"prefx": "myapp"}, r"Declared: no such option: prefx"),
         ({"work": Queue(), "play": Queue("work")}, {}, r"Declared\.play: name: 'work' is the name of work already"),
         ({"work": QueueConfig("work")}, {}, r"Declared\.work: a queue set declares its queues with Queue"),
+        ({"work": Queue}, {}, r"Declared\.work: a queue set declares its queues with Queue\("),
+        ({"work": Queue(), "play": Emails.outgoing}, {}, r"Declared\.play: a queue set declares its queues with Queue"),
         ({}, {}, r"Declared: declares no queue"),
     ],
 )
