@@ -103,7 +103,11 @@ class Channel(DeclaringChannel):
             tag = self._next_publish_tag
             self._next_publish_tag = tag + 1
             if fate is not Fate.LAST_UNCONFIRMED:
-                self._send(events.Ack(self.number, tag) if is_accepted else events.Nack(self.number, tag))
+                # Nothing before it is unconfirmed; RabbitMQ then says so of a refusal (coalesce_and_send), and not of
+                # a single confirm (send_confirms).
+                self._send(
+                    events.Ack(self.number, tag) if is_accepted else events.Nack(self.number, tag, multiple=True)
+                )
         if fate is Fate.LAST or fate is Fate.LAST_UNCONFIRMED:
             self._broker.post(lambda broker: broker.lose_connections(), self._broker)
 

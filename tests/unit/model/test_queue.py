@@ -221,7 +221,7 @@ def test_a_queue_that_refuses_when_full_nacks_and_keeps_what_it_has(client: Clie
     client.channel.confirm_select()
     client.heard()
     client.publish("q", "a", "b")
-    assert client.heard() == [events.Ack(1, 1), events.Nack(1, 2)]
+    assert client.heard() == [events.Ack(1, 1), events.Nack(1, 2, multiple=True)]
     assert client.ready("q") == ["a"]
 
 
@@ -441,7 +441,7 @@ def test_after_a_cancel_the_next_active_consumer_is_served_at_once_from_rabbitmq
 
 
 @pytest.mark.parametrize(
-    ("delivery_mode", "confirm", "left"), [(2, events.Nack(1, 3), ["a", "b"]), (1, events.Ack(1, 3), [])]
+    ("delivery_mode", "confirm", "left"), [(2, events.Nack(1, 3, multiple=True), ["a", "b"]), (1, events.Ack(1, 3), [])]
 )
 def test_3_10_crashes_of_a_publish_after_such_a_cancel_and_keeps_what_is_persistent(
     connect: Callable[..., Client], delivery_mode: int, confirm: events.Event, left: list[str]
