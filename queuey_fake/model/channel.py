@@ -100,6 +100,7 @@ class Channel(DeclaringChannel):
             queues = [] if fate is Fate.RETURNED else queues
         is_accepted = fate is not Fate.NACKED and self._deliver_to_queues(message, queues, mandatory=mandatory)
         if self._is_confirming:
+            self.turns += 1
             tag = self._next_publish_tag
             self._next_publish_tag = tag + 1
             if fate is not Fate.LAST_UNCONFIRMED:

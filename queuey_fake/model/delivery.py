@@ -12,7 +12,13 @@ from queuey_fake.model.message import QueuedMessage
 
 
 class Mailbox(Protocol):
-    """A channel, as a queue sees it."""
+    """A channel, as a queue sees it.
+
+    `turns` counts what its client did but for publishing without confirms: what the broker says in between, a burst of
+    such publishes comes too early to hear.
+    """
+
+    turns: int
 
     @property
     def is_limited(self) -> bool:

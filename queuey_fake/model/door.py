@@ -32,8 +32,12 @@ class ChannelState(Enum):
     CLOSED = "closed"
 
 
+_BASIC_PUBLISH = (60, 40)
+
+
 def method(class_id: int, method_id: int) -> Callable[[_Body[_D, _P]], _Body[_D, _P]]:
     """Make a function the body of an AMQP method of these ids, entered through the door."""
+    turns = int((class_id, method_id) != _BASIC_PUBLISH)
 
     def door(body: _Body[_D, _P]) -> _Body[_D, _P]:
         @functools.wraps(body)
@@ -44,6 +48,7 @@ def method(class_id: int, method_id: int) -> Callable[[_Body[_D, _P]], _Body[_D,
                 body(self, *args, **kwargs)
             except AmqpException as refusal:
                 self.refuse(refusal, class_id, method_id)
+            self.turns += turns
             if self._broker.mail:
                 self._broker.deliver_mail()
 
@@ -59,6 +64,7 @@ class Door(ABC):
         self.connection = connection
         self.number = number
         self.state = ChannelState.OPEN
+        self.turns = 0
         self._broker = connection.broker
         self._vhost = connection.vhost
         self._version = connection.broker.version

@@ -6,9 +6,8 @@ the comments name. Knows no exchange: dead letters, and the end of the queue, go
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from queuey_fake.model import dead_letter, errors
 from queuey_fake.model.arguments import QueueProperties, QueueSettings
@@ -50,9 +49,6 @@ class QueueHost(Protocol):
 
     def dead_letter(self, message: Message, queue: Queue, *, reason: str, delivery_count: int) -> None:
         """Route a dead message through the queue's dead-letter exchange; it arrives after this operation."""
-
-    def post(self, receive: Callable[[Any], object], letter: Any) -> None:
-        """Have the call made after this operation."""
 
     def queue_stopped(self, queue: Queue) -> None:
         """Hear that the queue is gone."""

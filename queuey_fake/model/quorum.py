@@ -7,13 +7,33 @@ from __future__ import annotations
 
 from queuey_fake.model import dead_letter, errors
 from queuey_fake.model.delivery import Consumer, Mailbox, PendingAck
-from queuey_fake.model.fields import Table, long
+from queuey_fake.model.fields import Table, long, octets_of
 from queuey_fake.model.message import Message, QueuedMessage
 from queuey_fake.model.queue import LEASE_ENDED, Queue, QueueHost, QueueIdentity
 from queuey_fake.model.quorum_ready import DEFAULT_PRIORITY, QuorumReadyMessages
 
 _TICK_MS = 5_000  # how often a queue looks whether its lease has ended, from its declaration on (?TICK_INTERVAL)
 _LOW_LIMIT = 0.8  # below this share of its limits a queue that refused messages takes them again (?LOW_LIMIT)
+
+
+class _Publisher:
+    """What a channel that publishes has heard of the queue's being full, and what it will have after its turn.
+
+    A burst without confirms, or a transaction's commit, is let in whole that fills the queue: what the queue says
+    comes too late for it (scenarios quorum_reject_publish_burst, quorum_reject_publish_transaction).
+    """
+
+    __slots__ = ("_has_heard", "last_told", "told_at")
+
+    def __init__(self, is_refused: bool) -> None:  # noqa: FBT001  a fact, not an option
+        self._has_heard = self.last_told = is_refused
+        self.told_at: tuple[int, int] | None = None
+
+    def is_refused(self, turns: int, now_ms: int) -> bool:
+        """Return whether the channel may not publish in its turn at this instant."""
+        if self.told_at != (turns, now_ms):
+            self._has_heard = self.last_told
+        return self._has_heard
 
 
 class QuorumQueue(Queue):
@@ -29,7 +49,9 @@ class QuorumQueue(Queue):
             version.quorum_priorities, counts_properties=version.quorum_bytes_count_properties
         )
         self._drops_every_head = version.quorum_priorities == "strict"
-        self._refused: dict[Mailbox, bool] = {}  # whether the channels that have published may not do so
+        self._places: dict[Mailbox, dict[str, int]] = {}  # of the channels' consumers, by tag, in order of subscription
+        self._last_place = 0
+        self._publishers: dict[Mailbox, _Publisher] = {}  # where publishes may be refused
 
     @property
     def consumer_count(self) -> int:
@@ -67,10 +89,11 @@ class QuorumQueue(Queue):
         So what is refused by one while the queue has some room again, but not enough to let all in, another that is
         new may publish (rabbit_fifo_client:enqueue; scenario quorum_reject_publish_new_channel).
         """
-        if publisher not in self._refused:
+        known = self._publishers.get(publisher)
+        if known is None:
             publisher.known_to(self)
-            self._refused[publisher] = self._is_over_limit()
-        return self._refused[publisher]
+            known = self._publishers[publisher] = _Publisher(self._is_over_limit())
+        return known.is_refused(publisher.turns, self._timers.now_ms)
 
     def _new(self, message: Message) -> QueuedMessage:
         queued = super()._new(message)
@@ -91,17 +114,34 @@ class QuorumQueue(Queue):
     def _deliver_ready(self) -> bool:
         """Deliver once to whoever has room; return whether a consumer has room again that settles at once.
 
-        A consumer without acknowledgements has its prefetch too: the channel settles for it, after the delivery.
+        Each consumer is sent at once what it gets of all (add_delivery_effects). One without acknowledgements has its
+        prefetch too: the channel settles for it, after the delivery.
         """
-        settling_at_once = []
+        chosen: dict[Consumer, list[QueuedMessage]] = {}
         while self.ready.count and (consumer := self._next_consumer()) is not None:
-            self._deliver(consumer, self.ready.pop())
-            if consumer.no_ack and consumer.prefetch:
-                settling_at_once.append(consumer)
+            chosen.setdefault(consumer, []).append(self.ready.pop())
+            if not self.settings.single_active_consumer and not self.consumers.has_credit(consumer):
+                self.consumers.block(consumer)  # it leaves at once, not when the next delivery is tried
             self._drop_over_age(self._timers.now_ms - 1)
+        settling_at_once = []
+        for consumer in sorted(chosen, key=lambda each: self._place(each.mailbox, each.tag)):
+            for queued in chosen[consumer]:
+                self._deliver(consumer, queued)
+                if consumer.no_ack and consumer.prefetch:
+                    settling_at_once.append(consumer)
         for consumer in settling_at_once:
             self.consumers.give_credit(consumer.mailbox, consumer.tag)
         return bool(settling_at_once)
+
+    def _place(self, mailbox: Mailbox, tag: str) -> tuple[int, bytes]:
+        """Return the place of a consumer among others (the keys of #state.consumers).
+
+        A basic.get is a consumer for itself, by its delivery tag; from 4.0 on behind the real ones.
+        """
+        if self._host.version.quorum_consumers_go_by_tag:
+            return 0, octets_of(tag)
+        place = self._places.get(mailbox, {}).get(tag)
+        return (self._last_place + 1, octets_of(tag)) if place is None else (place, b"")
 
     def drop_expired(self) -> None:
         """Drop what is over age at the head, and set the timer for the head that stays."""
@@ -145,16 +185,16 @@ class QuorumQueue(Queue):
         if self._drops_head:
             self._drop_overflow()
         elif self._is_over_limit():
-            self._host.post(self._publishers_hear, True)
+            self._tell_publishers(is_refused=True)
         elif self._is_below_low_limit():
-            self._host.post(self._publishers_hear, False)
+            self._tell_publishers(is_refused=False)
 
-    def _publishers_hear(self, is_refused: bool) -> None:  # noqa: FBT001  a letter
-        """Note what the channels that publish hear, which is once they have done what they are doing.
-
-        So a transaction that fills the queue is let in whole (scenario quorum_reject_publish_transaction).
-        """
-        self._refused = dict.fromkeys(self._refused, is_refused)
+    def _tell_publishers(self, *, is_refused: bool) -> None:
+        now_ms = self._timers.now_ms
+        for channel, publisher in self._publishers.items():
+            if publisher.last_told is not is_refused:
+                publisher.is_refused(channel.turns, now_ms)  # it has heard by now of what was before
+                publisher.last_told, publisher.told_at = is_refused, (channel.turns, now_ms)
 
     def _drop_overflow(self) -> bool:
         """Drop from the head until the rest is within the limits; before 4.3 the last to be dropped dies first.
@@ -206,8 +246,6 @@ class QuorumQueue(Queue):
     def _deliver(self, consumer: Consumer, queued: QueuedMessage) -> None:
         self._annotate(queued, is_get=False)
         super()._deliver(consumer, queued)
-        if not self.settings.single_active_consumer and not self.consumers.has_credit(consumer):
-            self.consumers.block(consumer)  # it leaves at once, not when the next delivery is tried
 
     def _annotate(self, queued: QueuedMessage, *, is_get: bool) -> None:
         """Set what the delivery says of earlier ones (rabbit_fifo_client:add_delivery_count_header)."""
@@ -244,7 +282,10 @@ class QuorumQueue(Queue):
         if self._host.version.quorum_exceeding_return_is_credited_twice:
             for one in exceeding:
                 self.consumers.give_credit(mailbox, one.consumer_tag)
-        self._activate_next()
+        if self._host.version.quorum_return_activates_no_consumer:
+            self._retire()
+        else:
+            self._activate_next()
         self.run()
 
     def _take_back(self, pending: list[PendingAck], *, counts: bool, to_the_back: bool) -> list[PendingAck]:
@@ -268,8 +309,7 @@ class QuorumQueue(Queue):
                 queued.sequence = self._sequence
                 queued.level = self.ready.level_of(DEFAULT_PRIORITY)
                 self.ready.append(queued)
-                if self._is_limited:  # each is an entry of the log, behind which the limits are looked at
-                    self.run()
+                self.run()  # each is an entry of the log
             else:
                 self.ready.give_back(queued)
         return exceeding
@@ -301,6 +341,9 @@ class QuorumQueue(Queue):
         """Add a consumer; `run` delivers to it. Raises ConnectionException for a channel-wide limit."""
         if consumer.mailbox.is_limited:
             raise errors.global_qos_unsupported(self.name, self._host.name)
+        if not self._held_by(consumer):
+            self._last_place += 1
+            self._places.setdefault(consumer.mailbox, {})[consumer.tag] = self._last_place
         super().add_consumer(consumer)
         if consumer.prefetch:
             self.consumers.records[consumer.mailbox].credits[consumer.tag] = consumer.prefetch
@@ -320,13 +363,15 @@ class QuorumQueue(Queue):
 
     def channel_closed(self, mailbox: Mailbox) -> None:
         """Take back what the channel has not settled, and forget its consumers (handle_down)."""
-        self._refused.pop(mailbox, None)
+        self._publishers.pop(mailbox, None)
         record = self.consumers.erase(mailbox)
         if record is None:
             return
         if self._holder is not None and self._holder.mailbox is mailbox:
             self._holder = None
-        self._take_back(list(record.unacked.values()), counts=True, to_the_back=False)
+        by_consumer = sorted(record.unacked.values(), key=lambda one: self._place(mailbox, _tag_of(one)))
+        self._take_back(by_consumer, counts=True, to_the_back=False)
+        self._places.pop(mailbox, None)
         self._activate_next()
         self.renew_lease()
         self.run()
@@ -344,6 +389,11 @@ class QuorumQueue(Queue):
         if self._holder is None or (self._is_quiescing() and not self._held_by(self._holder)):
             self._holder = best
 
+    def _retire(self) -> None:
+        """Take a single active consumer that gives way out of service, and put none in its place (4.0, return)."""
+        if self._holder is not None and self._is_quiescing() and not self._held_by(self._holder):
+            self._holder = None
+
     def _is_quiescing(self) -> bool:
         holder, best = self._holder, self._best_waiting()
         if holder is None or best is None or not self._host.version.quorum_sac_priority_takes_over:
@@ -355,14 +405,14 @@ class QuorumQueue(Queue):
         return max(every, key=lambda consumer: consumer.priority, default=None)
 
     def _held_by(self, consumer: Consumer) -> bool:
-        record = self.consumers.records[consumer.mailbox]
-        return any(pending.consumer_tag == consumer.tag for pending in record.unacked.values())
+        record = self.consumers.records.get(consumer.mailbox)
+        return record is not None and any(pending.consumer_tag == consumer.tag for pending in record.unacked.values())
 
     # ------------------------------------------------------------------------------------------------ the queue itself
 
     def _end(self) -> None:
         super()._end()
-        for publisher in self._refused:
+        for publisher in self._publishers:
             publisher.queue_gone(self)
 
     def renew_lease(self) -> None:
@@ -382,6 +432,12 @@ class QuorumQueue(Queue):
     def declared_again(self) -> None:
         """Hear of another declaration, which renews no lease here."""
 
+    def purge(self) -> int:
+        """Drop all ready messages; who was refused may publish again (apply, #purge)."""
+        count = super().purge()
+        self._look_at_limits()
+        return count
+
     def delete(self, *, if_unused: bool, if_empty: bool) -> int:
         """End the queue; return how many ready messages went with it. Conditions are not implemented."""
         if if_unused:
@@ -389,6 +445,11 @@ class QuorumQueue(Queue):
         if if_empty:
             raise errors.conditional_quorum_delete(self.name, self._host.name, "if-empty")
         return super().delete(if_unused=False, if_empty=False)
+
+
+def _tag_of(pending: PendingAck) -> str:
+    """Return the tag of the consumer that a quorum queue sees (quorum_ctag)."""
+    return str(pending.delivery_tag) if pending.consumer_tag is None else pending.consumer_tag
 
 
 def _is_over_age(queued: QueuedMessage, instant_ms: int) -> bool:

@@ -38,9 +38,11 @@ class Version:
     quorum_nack_counts_as_acquired: bool  # nack raises x-acquired-count only
     quorum_default_delivery_limit: int | None
     quorum_exceeding_return_is_credited_twice: bool  # to the consumer's prefetch (rabbit_fifo:return and complete)
+    quorum_consumers_go_by_tag: bool  # else by subscription, where several are sent messages at once (#state.consumers)
     quorum_overflow_dies_backwards: bool  # where several messages are pushed out at once (rabbit_fifo:evaluate_limit)
     quorum_priorities: str  # "none", "two classes", "strict"
     quorum_sac_priority_takes_over: bool
+    quorum_return_activates_no_consumer: bool  # where the single active one gives way with it (rabbit_fifo:return)
     quorum_bytes_count_properties: bool  # x-max-length-bytes limits properties and bodies (rabbit_fifo:maybe_enqueue)
     quorum_type_is_printed_as_binary: bool  # in the refusal of basic.get beside a single active consumer
     texts_are_octets: bool  # in reply texts every character is an octet, and 255 of them are the limit
@@ -95,9 +97,11 @@ _V3_10 = Version(
     quorum_nack_counts_as_acquired=False,
     quorum_default_delivery_limit=None,
     quorum_exceeding_return_is_credited_twice=True,
+    quorum_consumers_go_by_tag=True,
     quorum_overflow_dies_backwards=True,
     quorum_priorities="none",
     quorum_sac_priority_takes_over=False,
+    quorum_return_activates_no_consumer=False,
     quorum_bytes_count_properties=False,
     quorum_type_is_printed_as_binary=False,
     texts_are_octets=True,
@@ -136,11 +140,13 @@ _V4_0 = replace(
     quorum_counts_first_delivery=False,
     quorum_default_delivery_limit=20,
     quorum_exceeding_return_is_credited_twice=False,
+    quorum_consumers_go_by_tag=False,
     dead_letters_are_replies=False,
     negative_delivery_limit_is_none=True,
     queue_type_undefined_is_default=True,
     quorum_priorities="two classes",
     quorum_sac_priority_takes_over=True,
+    quorum_return_activates_no_consumer=True,
     texts_are_octets=False,
     message_containers=True,
     tx_looks_for_queues_at_commit=False,
@@ -177,6 +183,7 @@ _V4_3 = replace(
     queue_master_locator="denied",
     empty_queue_type_is_default=True,
     quorum_nack_counts_as_acquired=True,
+    quorum_return_activates_no_consumer=False,
     tx_needs_queues_at_commit=True,
     quorum_bytes_count_properties=True,
     quorum_type_is_printed_as_binary=True,

@@ -47,7 +47,7 @@ class VHost:
         self.bindings = Bindings()
         self.replies = ReplyConsumers()
         self._names = names
-        self.post = post
+        self._post = post
         for exchange in exchanges.predeclared_exchanges(version):
             self.exchanges[exchange.name] = exchange
 
@@ -107,7 +107,7 @@ class VHost:
                 if not is_dead and self.version.reply_to_returns_mandatory and direct_reply.crashes_its_reader(key):
                     raise errors.internal_error()
             elif self.version.reply_to_returns_mandatory:
-                self.post(consumer.publish, message)  # beside the queues: it does not count as routed
+                self._post(consumer.publish, message)  # beside the queues: it does not count as routed
             else:
                 found.append(consumer)
         return found
@@ -149,7 +149,7 @@ class VHost:
                 self._report("dropped", dead, target.name, "dead-letter cycle")
                 continue
             self._report("dead-lettered", dead, target.name, reason)
-            self.post(target.publish, dead)
+            self._post(target.publish, dead)
         if not targets:
             self._report("dropped", dead, queue.name, f"{reason}, and the dead-letter exchange leads to no queue")
 
@@ -260,7 +260,7 @@ class VHost:
         for record in queue.consumers.records.values():
             consumers += record.blocked
         for consumer in sorted(consumers, key=lambda each: octets_of(each.tag)):
-            self.post(consumer.mailbox.consumer_gone, consumer)
+            self._post(consumer.mailbox.consumer_gone, consumer)
         for mailbox in queue.consumers.records:
             mailbox.queue_gone(queue)
 

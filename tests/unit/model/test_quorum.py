@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tests.unit.model.conftest import Client
 
 QUORUM = {"x-queue-type": "quorum"}
+REFUSING = {**QUORUM, "x-max-length": 1, "x-overflow": "reject-publish"}
 TO_DEAD = {**QUORUM, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 
@@ -103,12 +104,68 @@ def test_priorities_by_version(connect: Callable[..., Client], version: str, ord
 
 
 def test_a_full_queue_that_refuses_takes_one_more_than_its_limit(client: Client) -> None:
-    client.declare("q", arguments={**QUORUM, "x-max-length": 1, "x-overflow": "reject-publish"})
+    client.declare("q", arguments=REFUSING)
+    client.channel.confirm_select()
     client.publish("q", "a", "b", "c")
     assert client.ready("q") == ["a", "b"]
     client.drain("q")
     client.publish("q", "d")
     assert client.ready("q") == ["d"]
+
+
+def test_a_burst_without_confirms_hears_too_late_that_it_filled_the_queue(client: Client) -> None:
+    client.declare("q", arguments=REFUSING)
+    client.publish("q", "a", "b", "c")
+    client.get("q")
+    client.publish("q", "d")
+    assert client.ready("q") == ["b", "c"]
+
+
+def test_a_moment_later_a_publisher_without_confirms_has_heard(client: Client) -> None:
+    client.declare("q", arguments=REFUSING)
+    client.publish("q", "a", "b", "c")
+    client.wait(1)
+    client.publish("q", "d")
+    assert client.ready("q") == ["a", "b", "c"]
+
+
+def test_a_purge_lets_publishers_in_again(client: Client) -> None:
+    client.declare("q", arguments=REFUSING)
+    client.channel.confirm_select()
+    client.publish("q", "a", "b", "c")
+    client.channel.queue_purge("q")
+    client.publish("q", "d")
+    assert client.ready("q") == ["d"]
+
+
+@pytest.mark.parametrize(("version", "order"), [("3.10", "acbdef"), ("4.0", "bdacef"), ("4.3", "bdacef")])
+def test_a_close_gives_back_what_each_consumer_holds_and_each_is_sent_a_batch(
+    connect: Callable[..., Client], version: str, order: str
+) -> None:
+    client = connect(version)
+    client.declare("q", arguments={**QUORUM, "x-delivery-limit": 5})
+    gone = client.stranger()
+    gone.consume("q", "z", prefetch=2)
+    gone.consume("q", "y", prefetch=2)
+    client.publish("q", *"badcef")  # z: b, d; y: a, c
+    client.consume("q", "x")
+    client.delivered()
+    gone.channel.close()
+    returned = "".join(body for _, body in client.delivered())
+    assert returned + "ef" == order
+
+
+@pytest.mark.parametrize(("version", "active"), [("4.0", 0), ("4.3", 1)])
+def test_a_single_active_consumer_that_gives_way_by_a_return_leaves_none_active_in_4_0(
+    connect: Callable[..., Client], version: str, active: int
+) -> None:
+    client = connect(version)
+    client.declare("q", arguments={**QUORUM, "x-single-active-consumer": True})
+    client.consume("q", "low")
+    client.publish("q", "a")
+    client.consume("q", "high", arguments={"x-priority": 5})
+    client.channel.basic_nack(1)
+    assert client.declare("q", passive=True).consumer_count == active
 
 
 def test_over_age_messages_are_dropped_by_the_timer_and_never_handed_out(client: Client) -> None:
@@ -246,6 +303,7 @@ def test_closing_a_channel_gives_back_and_counts(client: Client) -> None:
 def test_a_full_queue_refuses_no_dead_letters(client: Client) -> None:
     client.declare("q", arguments={**QUORUM, "x-max-length": 0, "x-overflow": "reject-publish"})
     client.declare("work", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"})
+    client.channel.confirm_select()
     client.publish("q", "a", "b")
     client.publish("work", "c")
     client.get("work", ack=False)
