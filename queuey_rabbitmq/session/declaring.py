@@ -133,7 +133,7 @@ class DeclareChannel(ManagedChannel):
     def _leave_channel(self) -> None:
         """Go on without the channel on which something was not answered until its deadline.
 
-        RabbitMQ 4.3 answers nothing while the node of a classic queue is down, the close of the channel neither.
+        RabbitMQ 4 answers nothing while the node of a classic queue is down, the close of the channel neither.
         """
         self._current = None
         self.state = "closed"

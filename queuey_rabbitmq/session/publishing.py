@@ -335,9 +335,9 @@ class SoloChannel(ManagedChannel):
 class SoloPool:
     """A few channels that serve operations which need one to themselves, in the order they came.
 
-    One that is not answered is put by, with what is on it, when something waits for a channel: RabbitMQ 4.3 answers
-    neither a declaration nor the close of its channel while the node of a classic queue is down (seen on a cluster of
-    three), and other queues have no part in that.
+    One that is not answered is put by, with what is on it, when something waits for a channel: RabbitMQ 4 answers
+    neither a declaration nor the close of its channel while the node of a classic queue is down (seen on clusters of
+    4.0 and 4.3), and other queues have no part in that.
     """
 
     def __init__(

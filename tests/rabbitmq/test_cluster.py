@@ -32,7 +32,7 @@ PATIENCE_S = 60
 JOBS = 300
 KILLED_AFTER = 60
 NODE_IS_DOWN = "on a node that is down|not done within"
-"""What holding a job says whose hold queue is on a node that is gone: 3.10 refuses it, 4.3 does not answer."""
+"""What holding a job says whose hold queue is on a node that is gone: 3.10 refuses it, 4 does not answer."""
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_what_waits_on_a_node_that_was_killed_comes_when_it_is_back_and_until_th
         backend.defer(new_job(backend, queue, delay), delay)
     consumer = Consumer(backend, queue)
     node.server.kill()
-    # More than there are channels for it: what 4.3 leaves without an answer keeps nothing else from being held.
+    # More than there are channels for it: what RabbitMQ 4 leaves without an answer keeps nothing else from being held.
     unanswered = [backend.defer_nowait(new_job(backend, queue, "the same delay"), 600) for _ in range(10)]
     # Another delay has another queue, on the node that the backend is connected to now.
     assert comes_true(lambda: holds(backend, new_job(backend, queue, "another delay"), 0.5))
@@ -151,7 +151,7 @@ def test_what_waits_on_a_node_that_was_killed_comes_when_it_is_back_and_until_th
 def test_a_classic_queue_on_a_node_that_was_killed_keeps_no_other_queue_from_coming_back(
     cluster: Cluster, backend: RabbitMqBackend, queue: QueueConfig
 ) -> None:
-    # RabbitMQ 4.3 does not answer the declarations of such a queue, 3.10 and 4.0 refuse them.
+    # RabbitMQ 4 does not answer the declarations of such a queue, 3.10 refuses them.
     backend.declare([QueueConfig(f"cluster-{uuid.uuid4()}")])
     consumer = Consumer(backend, queue)
     connected_to(cluster).server.kill()
