@@ -53,8 +53,9 @@ class RecoveringSession(Protocol):
 class Replay:
     """What was declared is declared again, one queue after the other; one that is refused keeps no other from it.
 
-    RabbitMQ 4 does not answer a declaration while the node of a classic queue is down (seen on clusters of 4.0 and 4.3):
-    it is left alone, and those behind it are declared beside each other. `go_on` follows once every other was answered.
+    RabbitMQ 4 does not answer a declaration while the node of a classic queue is down (seen on clusters of 4.0 and
+    4.3): it is left alone, and those behind it are declared beside each other. `go_on` follows when every other one was
+    answered.
     """
 
     def __init__(
