@@ -120,7 +120,6 @@ class ConsumerChannel(ManagedChannel):
             return
         self._stop = step
         if self.state == "open":
-            self._give_back_all()
             self._close_channel()
 
     def drain(self) -> None:
@@ -270,22 +269,10 @@ class ConsumerChannel(ManagedChannel):
             self.failures += 1
             self._keeper.consumer_lost(self, error)
 
-    def _give_back_all(self) -> None:
-        """Give back what is unsettled, so that it is in its queue when the broker answers the close.
-
-        What a channel with a cancelled consumer holds goes back only when its process has ended, a moment later
-        (rabbit_channel:notify_queues, 4.3), and pika cancels the consumers of a channel that it closes.
-        """
-        if self.live and self._unsettled:
-            self.send_acks()
-            if not self._drains:
-                self.connection.send([amqp.Cancel(self.number, self.tag)])
-            self.connection.send([amqp.Nack(self.number, 0, requeue=True, multiple=True)])
-
     def _close_channel(self) -> None:
         self.send_acks()
         self.live = False
-        # Closing the channel cancels the consumer too, and requeues what is still unsettled.
+        # Closing the channel cancels the consumer too, and requeues what is unsettled, in one step at the broker.
         self.connection.send([amqp.CloseChannel(self.number)])
 
     def _started(self, _event: amqp.ConsumeStarted) -> None:
