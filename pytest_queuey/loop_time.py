@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
-
-from queuey_fake import real_time
 
 if TYPE_CHECKING:
     from queuey_fake import FakeBroker
@@ -21,8 +20,11 @@ _TURNS: Final = 10
 _RESTED: Final = 2
 """How often in a row nothing must have been at work."""
 _NAP_S: Final = 0.0005
-_PATIENCE_S: Final = 0.25
-"""How long the pool may take at an instant: a call that waits for something else does not hold up time."""
+_PATIENCE_NAPS: Final = 400
+"""How many naps the pool is given at an instant: a call that waits for something else does not hold up time.
+
+Counted, as a machine that is busy lets a nap last as much longer as the pool.
+"""
 
 
 class LoopTime:
@@ -38,23 +40,34 @@ class LoopTime:
 
         Raises WaitGuardError where another thread does not settle what it has taken.
         """
-        patience_ends_s = real_time.monotonic_s() + _PATIENCE_S
-        rested = 0
+        naps = rested = 0
         # Twice: what a thread has ended since the loop's last turn is seen in the next.
         while rested < _RESTED:
+            taken = self._broker.deliveries_taken()
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
             rested += 1
+            if self._broker.deliveries_taken() != taken:
+                # Whoever took one comes for the next, and may be on the way, where neither loop nor pool shows it.
+                naps = rested = 0
             if self._broker.is_another_thread_at_work():
-                # In a thread, as what is waited for may need this loop.
-                await self._loop.run_in_executor(None, self._broker.wait_for_other_threads)
+                await self._wait_for_other_threads()
                 rested = 0
             elif self._heeds_pool and (
                 _is_own_pool_at_work(self._loop, self._broker) or _is_anyio_at_work(self._loop, self._broker)
             ):
                 time.sleep(_NAP_S)  # noqa: ASYNC251 -- so short that it only hands the processor to the pool
                 rested = 0
-                self._heeds_pool = real_time.monotonic_s() < patience_ends_s
+                naps += 1
+                self._heeds_pool = naps < _PATIENCE_NAPS
+
+    async def _wait_for_other_threads(self) -> None:
+        """Wait in a thread, as what is waited for may need this loop, and in none of its pool, which may be full."""
+        executor = ThreadPoolExecutor(1)
+        try:
+            await self._loop.run_in_executor(executor, self._broker.wait_for_other_threads)
+        finally:
+            executor.shutdown(wait=False)
 
 
 def _is_own_pool_at_work(loop: asyncio.AbstractEventLoop, broker: FakeBroker) -> bool:

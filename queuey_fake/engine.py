@@ -117,6 +117,8 @@ class Engine:
         self._waiting = 0
         self._has_company = False
         """Whether another thread than the driving one has ever had to do with this broker."""
+        self.deliveries_taken = 0
+        """How many deliveries applications have taken."""
         self._blocked: dict[threading.Thread, _Wait] = {}
         """Threads that wait, and for what."""
         self._owners: dict[Connection, Owner] = {}

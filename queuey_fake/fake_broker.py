@@ -138,6 +138,10 @@ class FakeBroker:
         """Tell whether another thread takes what has come, or holds a delivery that it has not settled."""
         return self._engine.is_anybody_at_work()
 
+    def deliveries_taken(self) -> int:
+        """Return how many deliveries applications have taken from this broker's backends so far."""
+        return self._engine.deliveries_taken
+
     def waiting_threads(self) -> set[Thread]:
         """Return the threads that wait for something to come from this broker, or for its time to move."""
         return self._engine.waiting_threads()

@@ -253,9 +253,11 @@ class InProcessMailbox:
 
     def _take(self) -> Any:
         item, arrived = self._items.popleft()
-        if arrived is not None and not self._engine.is_driving_thread():
-            in_hand, channel, delivery_tag = arrived
-            in_hand.take(channel, delivery_tag)
+        if arrived is not None:
+            self._engine.deliveries_taken += 1
+            if not self._engine.is_driving_thread():
+                in_hand, channel, delivery_tag = arrived
+                in_hand.take(channel, delivery_tag)
         self.is_heeded = True
         return item
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -97,6 +98,55 @@ def test_a_task_that_consumes_runs_at_the_due_instant_of_each_job(
 
     assert bounded(live()) == [10_000, 20_000, 30_000]
     assert queuey_clock.now_ms() - began_ms == 60_000
+
+
+@pytest.mark.queuey_broker("fake")
+def test_a_task_works_off_all_that_is_ready_before_time_moves_on(
+    backend: RabbitMqBackend, queuey_clock: QueueyClock
+) -> None:
+    began_ms = queuey_clock.now_ms()
+
+    async def live() -> list[object]:
+        for _ in range(30):
+            backend.publish(job(backend))
+        backend.defer(job(backend), 600)
+        consumer = asyncio.create_task(consume(backend, 31, lambda: queuey_clock.now_ms() - began_ms))
+        await queuey_clock.wait(3600)
+        return await consumer
+
+    assert bounded(live()) == [0] * 30 + [600_000]
+
+
+@pytest.mark.queuey_broker("fake")
+def test_time_moves_on_where_the_loops_pool_is_full(
+    backend: RabbitMqBackend, queuey_broker: BrokerUnderTest, queuey_clock: QueueyClock
+) -> None:
+    others = [QueueConfig("asyncio-first"), QueueConfig("asyncio-second")]
+    backend.declare(others)
+
+    def wait_in_vain(queue: QueueConfig) -> Delivery | None:
+        with backend.consume(queue) as deliveries:
+            return deliveries.get(timeout=3600)
+
+    def handle() -> None:
+        with backend.consume(EMAILS) as deliveries:
+            delivery = deliveries.get(timeout=3600)
+            assert delivery is not None
+            threading.Event().wait(0.01)  # it takes a while, in which the third call waits for a thread
+            delivery.ack()
+
+    async def live() -> list[object]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+        backend.publish(job(backend))
+        first, handling, second = (
+            asyncio.create_task(asyncio.to_thread(call, *arguments))
+            for call, arguments in ((wait_in_vain, others[:1]), (handle, []), (wait_in_vain, others[1:]))
+        )
+        await queuey_clock.wait(7200)
+        return [await first, await handling, await second]
+
+    assert bounded(live()) == [None] * 3
+    assert queuey_broker.queues()[0].ready == 0
 
 
 @pytest.mark.queuey_broker("fake")
