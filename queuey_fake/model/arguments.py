@@ -78,7 +78,7 @@ def queue_settings(properties: QueueProperties, *, queue: str, vhost: str, versi
         raise errors.deprecated_feature_denied("transient_nonexcl_queues")
     if queue_type == "classic":
         _check_master_locator(arguments, exclusive=properties.exclusive, version=version)
-        return _settings_of(arguments, queue_type)
+        return _settings_of(arguments, queue_type, version)
     _check_quorum_properties(properties, queue=queue, vhost=vhost)
     return _quorum_settings_of(arguments, version)
 
@@ -430,15 +430,18 @@ def _check_quorum_properties(properties: QueueProperties, *, queue: str, vhost: 
             raise errors.invalid_property(property_, queue, vhost)
 
 
-def _settings_of(arguments: Table, queue_type: str) -> QueueSettings:
+def _settings_of(arguments: Table, queue_type: str, version: Version) -> QueueSettings:
     values = {key: field.value for key, field in arguments.items()}
+    max_priority = values.get("x-max-priority")
+    if max_priority is not None:
+        max_priority = max(version.lowest_max_priority, max_priority)
     return QueueSettings(
         queue_type=queue_type,
         message_ttl_ms=values.get("x-message-ttl"),
         expires_ms=values.get("x-expires"),
         dead_letter_exchange=values.get("x-dead-letter-exchange"),
         dead_letter_routing_key=values.get("x-dead-letter-routing-key"),
-        max_priority=values.get("x-max-priority"),
+        max_priority=max_priority,
         max_length=values.get("x-max-length"),
         max_length_bytes=values.get("x-max-length-bytes"),
         overflow=values.get("x-overflow", "drop-head"),
@@ -447,7 +450,7 @@ def _settings_of(arguments: Table, queue_type: str) -> QueueSettings:
 
 
 def _quorum_settings_of(arguments: Table, version: Version) -> QueueSettings:
-    settings = _settings_of(arguments, "quorum")
+    settings = _settings_of(arguments, "quorum", version)
     # A quorum queue has no reject-publish-dlx and falls back to drop-head (rabbit_quorum_queue:overflow).
     overflow = "drop-head" if settings.overflow == "reject-publish-dlx" else settings.overflow
     return replace(

@@ -15,7 +15,7 @@ from queuey_fake.model.queue import CONNECTION_ENDED
 
 if TYPE_CHECKING:
     from queuey_fake.model.broker import Broker
-    from queuey_fake.model.errors import ConnectionException
+    from queuey_fake.model.errors import AmqpException, ConnectionException
     from queuey_fake.model.vhost import VHost
 
 CLIENT_CAPABILITIES = frozenset(
@@ -69,6 +69,12 @@ class Connection:
             self.send(events.ChannelOpenOk(number))
         else:
             channel.state = ChannelState.CLOSED
+        return channel
+
+    def refuse_unopened(self, number: int, refusal: AmqpException, class_id: int, method_id: int) -> Channel:
+        """Close a channel that was never opened; its number is taken until the client's close-ok."""
+        channel = self.channels[number] = Channel(self, number)
+        channel.refuse(refusal, class_id, method_id)
         return channel
 
     def forget(self, channel: Door) -> None:

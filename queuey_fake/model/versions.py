@@ -30,6 +30,7 @@ class Version:
     negative_delivery_limit_is_none: bool  # else a first return exceeds it
     queue_type_undefined_is_default: bool  # rabbit_queue_type:discover
     tells_unknown_server_named_type: bool  # else the channel crashes before a name is made up
+    lowest_max_priority: int  # x-max-priority 0 means this (rabbit_priority_queue:priorities)
     checks_queue_mode: bool
     refuses_queue_version_1: bool
     queue_master_locator: str  # "checked", "ignored", "denied"
@@ -89,6 +90,7 @@ _V3_10 = Version(
     negative_delivery_limit_is_none=False,
     queue_type_undefined_is_default=False,
     tells_unknown_server_named_type=False,
+    lowest_max_priority=0,
     checks_queue_mode=True,
     refuses_queue_version_1=False,
     queue_master_locator="checked",
@@ -144,6 +146,7 @@ _V4_0 = replace(
     dead_letters_are_replies=False,
     negative_delivery_limit_is_none=True,
     queue_type_undefined_is_default=True,
+    lowest_max_priority=1,
     quorum_priorities="two classes",
     quorum_sac_priority_takes_over=True,
     quorum_return_activates_no_consumer=True,

@@ -23,6 +23,9 @@ _PUBLISH_IDS = codec.METHOD_IDS.pack(60, 40)
 UNFINISHED_MAX = 268_435_456
 _KNOWN_MAX = 1024
 _KNOWN_OCTETS_MAX = 1024
+_STANDS_FOR_LAST_DECLARED = (  # methods in which an empty queue name stands for the queue declared last
+    *(m.BASIC_GET, m.BASIC_CONSUME, m.QUEUE_DELETE, m.QUEUE_PURGE, m.QUEUE_BIND, m.QUEUE_UNBIND),
+)
 
 T = TypeVar("T")
 _Call = Callable[[Channel, dict[str, Any]], None]
@@ -38,6 +41,9 @@ class ConnectionDoor(Protocol):
 
     def open_channel(self, number: int) -> Channel:
         """Open a channel of the model."""
+
+    def refuse_unopened(self, number: int, refusal: AmqpException, method: Method) -> Channel:
+        """Close a channel of the model that was never opened."""
 
     def refuse(self, refusal: ConnectionException, class_id: int, method_id: int) -> None:
         """Close the connection for what its client did."""
@@ -112,7 +118,7 @@ class WireChannel:
 
     def _call(self, method: Method, fields: dict[str, Any]) -> None:
         if self._channel is None:
-            self._open(method)
+            self._open(method, fields)
             return
         channel = self._channel
         if method is m.CHANNEL_OPEN:
@@ -126,9 +132,14 @@ class WireChannel:
         if channel.state is ChannelState.CLOSED:
             self._connection.forget_channel(self._number)
 
-    def _open(self, method: Method) -> None:
+    def _open(self, method: Method, fields: dict[str, Any]) -> None:
         if method is m.CHANNEL_OPEN:
             self._channel = self._connection.open_channel(self._number)
+        elif fields.get("queue") == "" and method in _STANDS_FOR_LAST_DECLARED:
+            # The name is looked for before the channel is found not to be open (rabbit_channel:expand_shortcuts), and
+            # that closes the channel which was never opened.
+            refusal = errors.no_previously_declared_queue()
+            self._channel = self._connection.refuse_unopened(self._number, refusal, method)
         else:
             self._connection.refuse(errors.channel_not_open(), method.class_id, method.method_id)
 

@@ -15,7 +15,7 @@ from queuey_fake.model.broker import Broker
 from queuey_fake.model.channel import Channel
 from queuey_fake.model.connection import Connection
 from queuey_fake.model.erlang import Atom
-from queuey_fake.model.errors import ConnectionException
+from queuey_fake.model.errors import AmqpException, ConnectionException
 from queuey_fake.model.properties import Properties
 from queuey_fake.model.table_codec import MalformedTable
 from queuey_fake.wire import codec, handshake
@@ -250,6 +250,11 @@ class ServerConnection:
         """Open a channel of the model."""
         assert self.model is not None, "channels are opened on an open connection"
         return self.model.open_channel(number)
+
+    def refuse_unopened(self, number: int, refusal: AmqpException, method: Method) -> Channel:
+        """Close a channel of the model that was never opened."""
+        assert self.model is not None, "methods of channels are taken on an open connection"
+        return self.model.refuse_unopened(number, refusal, method.class_id, method.method_id)
 
     def forget_channel(self, number: int) -> None:
         """Let go of a channel whose number may be opened again."""
