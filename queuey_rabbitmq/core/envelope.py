@@ -342,9 +342,10 @@ def check_readable(job_type: Any) -> None:
     if not _is_model(job_type):
         from msgspec.inspect import type_info
 
-        unknown = next((kind for kind in _custom(type_info(job_type), set()) if not _is_model(kind)), None)
-        if unknown is not None:
-            raise InvalidConfigError(f"JSON has no values of type {unknown!r}")
+        for kind in _custom(type_info(job_type), set()):
+            # Python's own dates are among those while a library that freezes time has replaced them in msgspec.
+            if not _is_model(kind) and _plain_date_or_time(kind) is None:
+                raise InvalidConfigError(f"JSON has no values of type {kind!r}")
 
 
 def _custom(part: Any, seen: set[int]) -> Iterator[Any]:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuey_rabbitmq.core.envelope import Envelope
+from queuey_rabbitmq.core.envelope import Envelope, check_readable
 from queuey_rabbitmq.core.errors import InvalidConfigError, SerializationError
 
 ID = uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
@@ -405,6 +405,7 @@ def test_kinds_of_dates_and_times_are_written_as_python_s_own() -> None:
 
 def test_kinds_of_dates_and_times_come_out_as_they_went_in() -> None:
     job = Appointment(OwnDatetime(2030, 1, 2, 3, 4, 5, 6, UTC), OwnDate(2030, 1, 2), OwnTime(9, 30))
+    check_readable(Appointment)
     received = envelope(payload=job).decode(Appointment)
     assert received == job
     assert [type(value) for value in dataclasses.astuple(received)] == [OwnDatetime, OwnDate, OwnTime]
