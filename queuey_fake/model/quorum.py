@@ -13,6 +13,7 @@ from queuey_fake.model.queue import LEASE_ENDED, Queue, QueueHost, QueueIdentity
 from queuey_fake.model.quorum_ready import DEFAULT_PRIORITY, QuorumReadyMessages
 
 _TICK_MS = 5_000  # how often a queue looks whether its lease has ended, from its declaration on (?TICK_INTERVAL)
+_NO_PREFETCH = 2_000  # stands for no limit (rabbit_quorum_queue:consume)
 _LOW_LIMIT = 0.8  # below this share of its limits a queue that refused messages takes them again (?LOW_LIMIT)
 
 
@@ -51,6 +52,7 @@ class QuorumQueue(Queue):
         self._drops_every_head = version.quorum_priorities == "strict"
         self._places: dict[Mailbox, dict[str, int]] = {}  # of the channels' consumers, by tag, in order of subscription
         self._last_place = 0
+        self._giving_way: Consumer | None = None  # the single active consumer, once one of higher priority waits
         self._publishers: dict[Mailbox, _Publisher] = {}  # where publishes may be refused
 
     @property
@@ -282,9 +284,7 @@ class QuorumQueue(Queue):
         if self._host.version.quorum_exceeding_return_is_credited_twice:
             for one in exceeding:
                 self.consumers.give_credit(mailbox, one.consumer_tag)
-        if self._host.version.quorum_return_activates_no_consumer:
-            self._retire()
-        else:
+        if not self._host.version.quorum_return_activates_no_consumer:
             self._activate_next()
         self.run()
 
@@ -327,6 +327,7 @@ class QuorumQueue(Queue):
     def _settle(self, mailbox: Mailbox, pending: list[PendingAck]) -> None:
         """Note settled deliveries. With those of basic.get, or of a cancelled consumer, a use of the queue ends."""
         self.consumers.settle(mailbox, pending)
+        self._retire()
         record = self.consumers.records.get(mailbox)
         consumed = record.consumer_tags if record is not None else ()
         if any(one.consumer_tag not in consumed for one in pending):
@@ -341,12 +342,13 @@ class QuorumQueue(Queue):
         """Add a consumer; `run` delivers to it. Raises ConnectionException for a channel-wide limit."""
         if consumer.mailbox.is_limited:
             raise errors.global_qos_unsupported(self.name, self._host.name)
-        if not self._held_by(consumer):
+        held = self._held_by(consumer)  # where a consumer of the same tag was cancelled before (merge_consumer)
+        if not held:
             self._last_place += 1
             self._places.setdefault(consumer.mailbox, {})[consumer.tag] = self._last_place
         super().add_consumer(consumer)
         if consumer.prefetch:
-            self.consumers.records[consumer.mailbox].credits[consumer.tag] = consumer.prefetch
+            self.consumers.records[consumer.mailbox].credits[consumer.tag] = max(0, consumer.prefetch - held)
         self._activate_next()
 
     def activate_limit(self, mailbox: Mailbox) -> None:
@@ -377,36 +379,48 @@ class QuorumQueue(Queue):
         self.run()
 
     def _next_consumer(self) -> Consumer | None:
-        if self.settings.single_active_consumer and self._is_quiescing():
+        if self._holder is not None and self._holder is self._giving_way:
             return None
         return super()._next_consumer()
 
     def _activate_next(self) -> None:
-        """Choose the single active consumer; a higher priority takes over once the active one holds nothing."""
+        """Choose the single active consumer; it gives way to a higher priority, once it holds nothing.
+
+        That it does not take back when the other one is gone (activate_next_consumer).
+        """
         if not self.settings.single_active_consumer:
             return
-        best = self._best_waiting()
-        if self._holder is None or (self._is_quiescing() and not self._held_by(self._holder)):
+        holder, best = self._holder, self._best_waiting()
+        if holder is None:
             self._holder = best
+        elif best is not None and self._host.version.quorum_sac_priority_takes_over and best.priority > holder.priority:
+            if self._held_by(holder):
+                self._giving_way = holder
+            else:
+                self._holder = best
 
     def _retire(self) -> None:
-        """Take a single active consumer that gives way out of service, and put none in its place (4.0, return)."""
-        if self._holder is not None and self._is_quiescing() and not self._held_by(self._holder):
-            self._holder = None
-
-    def _is_quiescing(self) -> bool:
-        holder, best = self._holder, self._best_waiting()
-        if holder is None or best is None or not self._host.version.quorum_sac_priority_takes_over:
-            return False
-        return best.priority > holder.priority
+        """Take a single active consumer out of service that gives way and holds nothing (update_or_remove_con)."""
+        if self._holder is not None and self._holder is self._giving_way and not self._held_by(self._holder):
+            self._holder = self._giving_way = None
 
     def _best_waiting(self) -> Consumer | None:
+        """Return who is next to be the single active consumer; of equals the one with the most room (sort_waiting)."""
         every = [*self.consumers.active, *(one for record in self.consumers.records.values() for one in record.blocked)]
-        return max(every, key=lambda consumer: consumer.priority, default=None)
+        by_priority = self._host.version.quorum_sac_priority_takes_over
+        return min(
+            (consumer for consumer in every if consumer is not self._holder),
+            key=lambda each: (
+                (-each.priority, -(each.prefetch or _NO_PREFETCH)) if by_priority else (0, 0),
+                self._places[each.mailbox][each.tag],
+            ),
+            default=None,
+        )
 
-    def _held_by(self, consumer: Consumer) -> bool:
+    def _held_by(self, consumer: Consumer) -> int:
+        """Return how many messages the consumer has not settled."""
         record = self.consumers.records.get(consumer.mailbox)
-        return record is not None and any(pending.consumer_tag == consumer.tag for pending in record.unacked.values())
+        return 0 if record is None else sum(one.consumer_tag == consumer.tag for one in record.unacked.values())
 
     # ------------------------------------------------------------------------------------------------ the queue itself
 

@@ -362,3 +362,39 @@ def test_messages_that_are_requeued_over_the_limit_die_one_by_one_in_3_10(
     client.channel.basic_cancel("t")
     client.channel.basic_nack(3, multiple=True)
     assert (client.ready("dead"), client.ready("q")) == (dead, ["c"])
+
+
+def test_a_single_active_consumer_gives_way_though_the_one_of_higher_priority_is_gone(client: Client) -> None:
+    client.declare("q", arguments={**QUORUM, "x-single-active-consumer": True})
+    client.consume("q", "low")
+    client.publish("q", "a")
+    client.consume("q", "high", arguments={"x-priority": 5})
+    client.channel.basic_cancel("high")
+    client.publish("q", "b")
+    assert client.delivered() == [("low", "a")]
+    client.channel.basic_ack(1)
+    assert client.delivered() == [("low", "b")]
+
+
+@pytest.mark.parametrize(("version", "following"), [("3.10", "first"), ("4.0", "roomy"), ("4.3", "roomy")])
+def test_of_waiting_consumers_the_one_with_the_most_room_is_next_from_4_0_on(
+    connect: Callable[..., Client], version: str, following: str
+) -> None:
+    client = connect(version)
+    client.declare("q", arguments={**QUORUM, "x-single-active-consumer": True})
+    for tag, prefetch in (("active", 1), ("first", 2), ("roomy", 3)):
+        client.consume("q", tag, prefetch=prefetch)
+    client.channel.basic_cancel("active")
+    client.publish("q", "a")
+    assert client.delivered() == [(following, "a")]
+
+
+def test_a_consumer_that_comes_back_under_its_tag_has_the_room_that_it_left(client: Client) -> None:
+    client.declare("q", arguments=QUORUM)
+    client.consume("q", "t", prefetch=2)
+    client.publish("q", "a", "b", "c")
+    client.channel.basic_cancel("t")
+    client.delivered()
+    client.consume("q", "t", prefetch=3)
+    client.publish("q", "d")
+    assert client.delivered() == [("t", "c")]
