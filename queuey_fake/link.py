@@ -525,7 +525,7 @@ def _consume(_connection: InProcessConnection, channel: Channel, command: amqp.C
 _DO: dict[type, Callable[[InProcessConnection, Channel, Any], None]] = {
     amqp.Publish: InProcessConnection.publish,
     amqp.Ack: lambda _, channel, c: channel.basic_ack(c.delivery_tag, multiple=c.multiple),
-    amqp.Nack: lambda _, channel, c: channel.basic_nack(c.delivery_tag, requeue=c.requeue),
+    amqp.Nack: lambda _, channel, c: channel.basic_nack(c.delivery_tag, multiple=c.multiple, requeue=c.requeue),
     amqp.Reject: lambda _, channel, c: channel.basic_reject(c.delivery_tag, requeue=c.requeue),
     amqp.DeclareQueue: _declare,
     amqp.Consume: _consume,

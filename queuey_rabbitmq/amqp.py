@@ -191,11 +191,12 @@ class Ack(msgspec.Struct, frozen=True):
 
 
 class Nack(msgspec.Struct, frozen=True):
-    """Give one delivery back (`requeue`) or refuse it."""
+    """Give one delivery back (`requeue`) or refuse it; with `multiple`, all unsettled before it too."""
 
     channel: int
     delivery_tag: int
     requeue: bool
+    multiple: bool = False
 
 
 class Reject(msgspec.Struct, frozen=True):

@@ -178,7 +178,7 @@ class PikaChannel:
 
     def nack(self, command: amqp.Nack) -> None:
         """Write a nack."""
-        self._channel.basic_nack(command.delivery_tag, requeue=command.requeue)
+        self._channel.basic_nack(command.delivery_tag, multiple=command.multiple, requeue=command.requeue)
 
     def reject(self, command: amqp.Reject) -> None:
         """Write a reject."""

@@ -27,6 +27,12 @@ class AckBatch:
         """Note a delivery whose nack or reject has been sent."""
         self._settled.add(tag)
 
+    def highest_open(self, last: int) -> int:
+        """Return the highest tag that is not settled, given the last there is; at least one must be open."""
+        while last in self._settled:
+            last -= 1
+        return last
+
     def flush(self) -> list[tuple[int, bool]]:
         """Return (tag, multiple) of the acks to send now; none is held back, a held ack keeps a prefetch slot."""
         if not self.unsent:

@@ -101,6 +101,7 @@ class ConsumerChannel(ManagedChannel):
         self._drains = False
         self._is_cancelled = False
         self._unsettled = 0
+        self._last_tag = 0
         self._checks: deque[Step] = deque()
         self.has_more = False
         """Whether, when `check` last ended, the queue had something left that is coming here."""
@@ -120,6 +121,7 @@ class ConsumerChannel(ManagedChannel):
             return
         self._stop = step
         if self.state == "open":
+            self._give_back_all()
             self._close_channel()
 
     def drain(self) -> None:
@@ -269,10 +271,21 @@ class ConsumerChannel(ManagedChannel):
             self.failures += 1
             self._keeper.consumer_lost(self, error)
 
+    def _give_back_all(self) -> None:
+        """Give back what is unsettled on a channel whose consumer is cancelled, before its close is answered.
+
+        Else that goes back only when the channel's process has ended, a moment after the answer
+        (rabbit_channel:notify_queues, 4.3), and whoever looks at the queue at once misses it.
+        """
+        if self.live and self._drains and self._unsettled:
+            self.send_acks()
+            tag = self._acks.highest_open(self._last_tag)
+            self.connection.send([amqp.Nack(self.number, tag, requeue=True, multiple=True)])
+
     def _close_channel(self) -> None:
         self.send_acks()
         self.live = False
-        # Closing the channel cancels the consumer too, and requeues what is unsettled, in one step at the broker.
+        # Closing the channel cancels the consumer too, and requeues what is still unsettled.
         self.connection.send([amqp.CloseChannel(self.number)])
 
     def _started(self, _event: amqp.ConsumeStarted) -> None:
@@ -282,6 +295,7 @@ class ConsumerChannel(ManagedChannel):
 
     def _delivered(self, event: amqp.Delivered) -> None:
         self._unsettled += 1
+        self._last_tag = event.delivery_tag
         self._mailbox.put((self, event))
 
     def _checked(self, event: amqp.QueueDeclared) -> None:

@@ -51,3 +51,22 @@ def test_a_cancel_of_the_broker_that_crosses_its_own_ends_it_as_it_was_asked(
     [(_, ended)] = around.items
     assert isinstance(ended, Ended)
     assert isinstance(ended.error, ShutDownError)
+
+
+def test_a_cancelled_consumer_that_is_closed_gives_back_what_is_unsettled_before_its_channel_closes(
+    played: Broker, connection: SessionConnection, endings: Endings
+) -> None:
+    around = Around()
+    consumer = ConsumerChannel(
+        connection, endings, queue="emails", tag="tag", prefetch=9, mailbox=around, keeper=around
+    )
+    consumer.start(Step("consuming", deadline_ms=100, timeout_ms=100))
+    played.answer_channels()
+    played.say(amqp.ConsumeStarted(1, "tag"))
+    for tag in range(1, 5):
+        played.say(amqp.Delivered(1, "tag", tag, False, "", "emails", amqp.Properties(), b""))
+    consumer.drain()
+    consumer.settle(1, 4, "ack")  # which no `multiple` may stand at any more
+    played.sent.clear()
+    consumer.stop(Step("closing", deadline_ms=100, timeout_ms=100))
+    assert played.sent == [amqp.Ack(1, 4), amqp.Nack(1, 3, requeue=True, multiple=True), amqp.CloseChannel(1)]
