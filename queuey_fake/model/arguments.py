@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from queuey_fake.model import errors
+from queuey_fake.model.delayed_retry import DelayedRetry
 from queuey_fake.model.erlang import Atom, OctetString, Term, leading_integer
 from queuey_fake.model.fields import Field, Table, longstr, octets_of
 from queuey_fake.model.versions import Version
@@ -39,6 +40,7 @@ class QueueSettings:
     overflow: str = "drop-head"  # or "reject-publish", "reject-publish-dlx"
     single_active_consumer: bool = False
     delivery_limit: int | None = None  # quorum queues only; the version's default is filled in
+    delayed_retry: DelayedRetry | None = None  # quorum queues only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,7 +459,20 @@ def _quorum_settings_of(arguments: Table, version: Version) -> QueueSettings:
         settings,
         overflow=overflow,
         delivery_limit=_delivery_limit(arguments.get("x-delivery-limit"), version),
+        delayed_retry=_delayed_retry(arguments) if "x-delayed-retry-type" in version.further_quorum_arguments else None,
     )
+
+
+def _delayed_retry(arguments: Table) -> DelayedRetry | None:
+    # Nothing here is refused; what is wrong disables it (rabbit_quorum_queue:get_delayed_retry_config).
+    kind = arguments.get("x-delayed-retry-type")
+    if kind is None or kind.value not in ("all", "failed", "returned"):
+        return None
+    min_ms, max_ms = (
+        field.value if field is not None and field.type in _INTEGER_TYPES and field.value > 0 else None
+        for field in (arguments.get("x-delayed-retry-min"), arguments.get("x-delayed-retry-max"))
+    )
+    return None if min_ms is None else DelayedRetry(kind.value, min_ms, max_ms or min_ms)
 
 
 def _delivery_limit(field: Field | None, version: Version) -> int | None:

@@ -6,11 +6,13 @@ Owns what rabbit_fifo does otherwise than rabbit_amqqueue_process. There is no r
 from __future__ import annotations
 
 from queuey_fake.model import dead_letter, errors
+from queuey_fake.model.delayed_retry import DelayedMessages
 from queuey_fake.model.delivery import Consumer, Mailbox, PendingAck
 from queuey_fake.model.fields import Table, long, octets_of
 from queuey_fake.model.message import Message, QueuedMessage
 from queuey_fake.model.queue import LEASE_ENDED, Queue, QueueHost, QueueIdentity
 from queuey_fake.model.quorum_ready import DEFAULT_PRIORITY, QuorumReadyMessages
+from queuey_fake.model.timers import Timer
 
 _TICK_MS = 5_000  # how often a queue looks whether its lease has ended, from its declaration on (?TICK_INTERVAL)
 _NO_PREFETCH = 2_000  # stands for no limit (rabbit_quorum_queue:consume)
@@ -44,6 +46,8 @@ class QuorumQueue(Queue):
 
     def __init__(self, identity: QueueIdentity, host: QueueHost) -> None:
         self._started_ms = host.timers.now_ms
+        self._delayed = DelayedMessages()
+        self._retry_timer: Timer | None = None
         super().__init__(identity, host)
         version = host.version
         self.ready = QuorumReadyMessages(
@@ -198,13 +202,28 @@ class QuorumQueue(Queue):
                 publisher.is_refused(channel.turns, now_ms)  # it has heard by now of what was before
                 publisher.last_told, publisher.told_at = is_refused, (channel.turns, now_ms)
 
+    def _is_over_limit(self) -> bool:
+        settings = self.settings
+        return (settings.max_length is not None and self._length > settings.max_length) or (
+            settings.max_length_bytes is not None and self._octets > settings.max_length_bytes
+        )
+
+    @property
+    def _length(self) -> int:
+        """How many messages the limit is about: also what waits to be ready again (messages_ready_plus_delayed)."""
+        return self.ready.count + len(self._delayed)
+
+    @property
+    def _octets(self) -> int:
+        return self.ready.octets + sum(self.ready.size(queued) for queued in self._delayed.messages)
+
     def _drop_overflow(self) -> bool:
         """Drop from the head until the rest is within the limits; before 4.3 the last to be dropped dies first.
 
         What the queue's machine has to do for each is put in front of what it has to do already (evaluate_limit).
         """
         dropped = []
-        while self._is_over_limit():
+        while self.ready.count and self._is_over_limit():
             dropped.append(self.ready.pop())
         if self._host.version.quorum_overflow_dies_backwards:
             dropped.reverse()
@@ -214,8 +233,8 @@ class QuorumQueue(Queue):
 
     def _is_below_low_limit(self) -> bool:
         settings = self.settings
-        return (settings.max_length is None or self.ready.count <= int(settings.max_length * _LOW_LIMIT)) and (
-            settings.max_length_bytes is None or self.ready.octets <= int(settings.max_length_bytes * _LOW_LIMIT)
+        return (settings.max_length is None or self._length <= int(settings.max_length * _LOW_LIMIT)) and (
+            settings.max_length_bytes is None or self._octets <= int(settings.max_length_bytes * _LOW_LIMIT)
         )
 
     # ------------------------------------------------------------------------------------------------ delivery
@@ -304,6 +323,8 @@ class QuorumQueue(Queue):
                 continue
             if self._host.observer is not None:
                 self._report("requeued", queued.message)
+            if self._is_delayed(queued, counts=counts):
+                continue
             if to_the_back:
                 self._sequence += 1
                 queued.sequence = self._sequence
@@ -313,6 +334,31 @@ class QuorumQueue(Queue):
             else:
                 self.ready.give_back(queued)
         return exceeding
+
+    def _is_delayed(self, queued: QueuedMessage, *, counts: bool) -> bool:
+        """Return whether a message that came back waits now before it is ready again (should_delay)."""
+        rule = self.settings.delayed_retry
+        delay_ms = rule.delay_ms(queued.delivery_count, counts=counts) if rule is not None else None
+        if delay_ms is None:
+            return False
+        self._delayed.add(queued, self._timers.now_ms + delay_ms)
+        self._set_retry_timer()
+        return True
+
+    def _set_retry_timer(self) -> None:
+        if self._retry_timer is not None:
+            self._timers.cancel(self._retry_timer)
+        due_ms = self._delayed.next_ms
+        self._retry_timer = None if due_ms is None else self._timers.set(due_ms, self._retry_timer_fires)
+
+    def _retry_timer_fires(self) -> None:
+        """Make ready again what has waited, and what is over age by now expires (expire_shallow)."""
+        self._retry_timer = None
+        for queued in self._delayed.take_ready(self._timers.now_ms):
+            self.ready.give_back(queued)
+        self._set_retry_timer()
+        self._drop_every_head(self._timers.now_ms)
+        self.run()
 
     def discard(self, mailbox: Mailbox, pending: list[PendingAck], *, counts: bool) -> None:
         """Dead-letter rejected messages, or drop them without a dead-letter exchange."""
@@ -424,8 +470,17 @@ class QuorumQueue(Queue):
 
     # ------------------------------------------------------------------------------------------------ the queue itself
 
+    def stop(self, why: str) -> None:
+        """End the queue. Nothing in it is dead-lettered."""
+        if self._host.observer is not None:
+            for queued in self._delayed.messages:
+                self._report("lost", queued.message, why)
+        super().stop(why)
+
     def _end(self) -> None:
         super()._end()
+        self._delayed.clear()
+        self._set_retry_timer()
         for publisher in self._publishers:
             publisher.queue_gone(self)
 
@@ -448,7 +503,11 @@ class QuorumQueue(Queue):
 
     def purge(self) -> int:
         """Drop all ready messages; who was refused may publish again (apply, #purge)."""
-        count = super().purge()
+        if self._host.observer is not None:
+            for queued in self._delayed.messages:
+                self._report("purged", queued.message)
+        count = super().purge() + self._delayed.clear()
+        self._set_retry_timer()
         self._look_at_limits()
         return count
 

@@ -53,9 +53,10 @@ class QuorumReadyMessages:
 
     def _added(self, queued: QueuedMessage) -> None:
         self.count += 1
-        self.octets += self._size(queued)
+        self.octets += self.size(queued)
 
-    def _size(self, queued: QueuedMessage) -> int:
+    def size(self, queued: QueuedMessage) -> int:
+        """Return what a message adds to `octets`."""
         message = queued.message
         return len(message.body) + (len(message.properties.payload()) if self._counts_properties else 0)
 
@@ -76,7 +77,7 @@ class QuorumReadyMessages:
             queued = level.popleft()
             self._turn = 0 if self._turn == _WEIGHT else self._turn + 1
         self.count -= 1
-        self.octets -= self._size(queued)
+        self.octets -= self.size(queued)
         return queued
 
     def heads(self) -> list[deque[QueuedMessage]]:
@@ -87,7 +88,7 @@ class QuorumReadyMessages:
         """Take the first message of one of `heads`."""
         queued = level.popleft()
         self.count -= 1
-        self.octets -= self._size(queued)
+        self.octets -= self.size(queued)
         return queued
 
     def _next_level(self) -> deque[QueuedMessage] | None:

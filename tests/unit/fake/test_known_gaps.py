@@ -55,17 +55,3 @@ def test_a_delivery_that_nobody_settles_for_half_an_hour_closes_its_channel() ->
         broker.advance(45 * MINUTE_S)
         connection.process_data_events(0)
         assert channel.is_closed
-
-
-@pytest.mark.xfail(reason="x-delayed-retry-type is taken and delays nothing; seen on 4.3", strict=True)
-def test_a_quorum_queue_with_delayed_retries_keeps_what_comes_back_for_a_while(
-    broker: FakeBroker, channel: BlockingChannel
-) -> None:
-    delayed = {"x-queue-type": "quorum", "x-delayed-retry-type": "all", "x-delayed-retry-min": 1500}
-    channel.queue_declare("work", durable=True, arguments=delayed)
-    channel.basic_publish("", "work", b"comes back")
-    method, _, _ = channel.basic_get("work")
-    channel.basic_nack(method.delivery_tag, requeue=True)
-    assert channel.basic_get("work")[0] is None
-    broker.advance(2)
-    assert channel.basic_get("work")[2] == b"comes back"
