@@ -125,6 +125,19 @@ class KeepsJobsForEver(SqliteBackend):
         self.store.make_queue(queue.name, top_priority=queue.top_priority, ttl_ms=None)
 
 
+@caught_by("test_a_job_that_is_held_for_longer_than_its_queue_lets_jobs_wait_comes_all_the_same")
+class ExpiresWhatIsHeld(SqliteBackend):
+    """A queue's message_ttl counts while a job is put off."""
+
+    def put(self, envelope: Envelope, due_ms: int | None) -> None:
+        super().put(envelope, due_ms)
+        self.store.db.execute(
+            "UPDATE jobs SET expires_ms = ? + (SELECT ttl_ms FROM queues WHERE name = queue) "
+            "WHERE place = (SELECT max(place) FROM jobs)",
+            (self.now_ms(),),
+        )
+
+
 # Declaring
 
 

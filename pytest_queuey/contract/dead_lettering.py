@@ -15,6 +15,8 @@ from queuey_rabbitmq.core.backend import Backend
 from queuey_rabbitmq.core.envelope import Envelope
 from queuey_rabbitmq.core.queue_config import QueueConfig
 
+REASON = "no such recipient: ☹" + ", as the last of many servers said" * 10
+
 
 @needs("dead_letters")
 class DeadLettering(Surroundings):
@@ -26,10 +28,10 @@ class DeadLettering(Surroundings):
         job = new_job({"to": "nobody"}, attempt=5, deferrals=2, priority=3, correlation_id="c")
         backend.publish(job)
         with backend.consume(queue) as deliveries:
-            take_one(deliveries).dead_letter("no such recipient: ☹")
+            take_one(deliveries).dead_letter(REASON)
         [dead] = dead_letters(queue.name)
         assert dead.envelope.to_bytes() == job.to_bytes()
-        assert dead.reason == "no such recipient: ☹"
+        assert dead.reason == REASON
 
     def test_a_dead_letter_keeps_its_payload_byte_for_byte(
         self, backend: Backend, queue: QueueConfig, new_job: MakeJob, dead_letters: TakeDeadLetters

@@ -134,6 +134,18 @@ class Publishing(Surroundings):
             assert work_off(deliveries, 1) == ["fresh"]
 
     @needs("expiry", "holds")
+    def test_a_job_that_is_held_for_longer_than_its_queue_lets_jobs_wait_comes_all_the_same(
+        self, backend_factory: MakeBackend, queue_name: str, new_job: MakeJob
+    ) -> None:
+        backend = backend_factory()
+        queue = QueueConfig(queue_name, message_ttl=1)
+        backend.declare([queue])
+        with backend.consume(queue) as deliveries:
+            for delay in (1.1, 1.2):  # the first has the backend look when the second is old already
+                backend.defer(new_job(delay), delay)
+            assert work_off(deliveries, 2) == [1.1, 1.2]
+
+    @needs("expiry", "holds")
     def test_a_job_that_is_being_worked_on_is_not_dropped_for_its_age(
         self, backend_factory: MakeBackend, queue_name: str, new_job: MakeJob, clock: ContractClock
     ) -> None:
