@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from queuey_rabbitmq.core.handlers import handles
     from queuey_rabbitmq.core.hooks import Hooks
     from queuey_rabbitmq.core.job_context import JobContext
-    from queuey_rabbitmq.core.jobs import Job, job
+    from queuey_rabbitmq.core.jobs import Job, declared, job
     from queuey_rabbitmq.core.outcomes import Deferred, Fatal, JobTimeoutError, Retryable
     from queuey_rabbitmq.core.producer import Producer
     from queuey_rabbitmq.core.queue_config import QueueConfig
@@ -105,6 +105,7 @@ __all__ = [
     "WorkQueue",
     "Worker",
     "codec",
+    "declared",
     "handles",
     "job",
     "pika",
@@ -146,6 +147,7 @@ _HOMES = {
     "Retryable": "core.outcomes",
     "WorkQueue": "core.queue_set",
     "Worker": "core.worker",
+    "declared": "core.jobs",
     "handles": "core.handlers",
     "job": "core.jobs",
 }

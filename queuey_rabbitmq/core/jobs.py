@@ -115,7 +115,11 @@ def job(
 
 
 def declared(kind: Any) -> JobType[Any, Any]:
-    """Return the declaration of a job's class. Raises InvalidConfigError where there is none."""
+    """Return the declaration of a job's class: its name, queue, retry and timeout, for tools that read messages.
+
+    `if envelope.job_type == declared(SendEmail).name: email = envelope.decode(SendEmail)`. Raises InvalidConfigError
+    for a class that is not declared as a job.
+    """
     found = getattr(kind, "__dict__", {}).get("__queuey_job__")
     if not isinstance(found, JobType):
         name = getattr(kind, "__qualname__", repr(kind))

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import queuey_rabbitmq
 from queuey_rabbitmq import Envelope, InvalidConfigError, Job, Queue, QueueSet, RetryPolicy, job
 from queuey_rabbitmq.core.jobs import check_fields, declared, job_of
 
@@ -94,6 +95,12 @@ def test_the_declaration_is_kept() -> None:
     assert (made.retry, made.timeout_ms) == (RetryPolicy.fixed(3, 1), 1500)
     assert declared(SendEmail).name == "send_email"
     assert Emails.__jobs__["letter"] is made
+
+
+def test_a_tool_that_reads_messages_finds_a_jobs_name_at_its_class() -> None:
+    envelope = Envelope(job_id=ID, job_type="letter", queue="myapp.bulk", enqueued_at_ms=0, payload=SendLetter("ada"))
+    assert envelope.job_type == queuey_rabbitmq.declared(SendLetter).name
+    assert envelope.decode(SendLetter) == SendLetter("ada")
 
 
 def test_a_subclass_of_a_job_is_none_until_it_is_declared_itself() -> None:
