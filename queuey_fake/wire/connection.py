@@ -64,6 +64,7 @@ class ServerConnection:
         self.heartbeat_s = 0
         self.is_finished = False  # nothing more is to be read; the socket ends when everything is sent
         self.ends_late = False  # some seconds pass before it does, or before the client is waited for no longer
+        self.is_amid_frame = False  # the client is in the middle of a frame, and reads why it ends when that is sent
         self.unfinished_octets = 0  # of bodies that have not come in full, on all channels
         self._broker = broker
         self._users = users
@@ -158,6 +159,7 @@ class ServerConnection:
             type_, channel, size = codec.FRAME_HEADER.unpack_from(data, at)
             if size > self._frame_limit:
                 reason = (Atom("frame_too_large"), size, self._frame_limit - codec.FRAME_OVERHEAD)
+                self.is_amid_frame = self.phase in (Phase.OPENING, Phase.RUNNING)
                 self._lose_track(errors.frame_error(type_, b"", reason))
                 return
             frame_end = at + _FRAME_HEADER_SIZE + size

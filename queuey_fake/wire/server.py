@@ -376,10 +376,11 @@ class Server:
 
     def _finish(self, client: Client) -> None:
         """End the connection, for everything is said; where RabbitMQ waits before it does, not in virtual time."""
-        if not client.connection.ends_late:
+        connection = client.connection
+        if not connection.ends_late:
             self._end(client)
-        elif self._driver.clock.is_virtual:
-            if client.connection.is_finished:
+        elif self._driver.clock.is_virtual and not connection.is_amid_frame:
+            if connection.is_finished:
                 self._end(client)
         elif client.ends_s is None:
             client.ends_s = self._now_s + DISTRUST_S

@@ -327,6 +327,19 @@ def test_a_client_that_never_finishes_the_handshake_is_dropped(broker: FakeBroke
             mute.recv(1)
 
 
+def test_the_rest_of_a_frame_too_large_is_read_so_that_its_client_can_read_why(
+    broker: FakeBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "DISTRUST_S", 3600.0)
+    client = connect(broker)
+    client.socket.sendall(codec.FRAME_HEADER.pack(2, 1, 200_000))
+    client.until("connection.close")
+    connect(broker)  # by when the port would have ended the connection
+    for _ in range(4):
+        client.socket.sendall(b"x" * 50_000)
+    client.say(0, m.CONNECTION_CLOSE_OK)
+
+
 def test_a_client_that_is_not_trusted_sees_the_end_three_seconds_later_on_real_time(connect: Connect) -> None:
     with FakeBroker(clock=SystemClock()) as broker:
         serving = server_of(broker)
