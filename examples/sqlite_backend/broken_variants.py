@@ -161,6 +161,14 @@ class ReleasesEarly(SqliteBackend):
         return max(1, super()._wait_ms(queue, delay) - 20)
 
 
+@caught_by("test_defer_nowait_holds_a_job_as_defer_does")
+class HoldsOnlyWhoWaits(SqliteBackend):
+    """Whoever does not wait for the job to be held has it back at once."""
+
+    def defer_nowait(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
+        return self.publish_nowait(envelope)
+
+
 @caught_by("test_a_delay_of_no_whole_number_of_steps_is_rounded_up")
 class RoundsDown(SqliteBackend):
     """Delays are cut to whole steps of 50 ms."""

@@ -145,10 +145,10 @@ class HandingOver(Surroundings):
     def test_defer_nowait_holds_a_job_as_defer_does(
         self, backend: Backend, queue: QueueConfig, new_job: MakeJob, clock: ContractClock
     ) -> None:
-        future = backend.defer_nowait(new_job("held", priority=3), 0.1)
-        clock.advance(0.2)
-        assert future.result(PATIENCE) is None
         with backend.consume(queue) as deliveries:
+            start_ms = clock.now_ms()
+            assert backend.defer_nowait(new_job("held", priority=3), 0.2).result(PATIENCE) is None
             delivery = take_one(deliveries)
+            assert clock.now_ms() - start_ms >= 200
             assert (delivery.envelope.payload, delivery.envelope.priority) == ("held", 3)
             delivery.ack()
