@@ -26,15 +26,16 @@ class _Publisher:
     comes too late for it (scenarios quorum_reject_publish_burst, quorum_reject_publish_transaction).
     """
 
-    __slots__ = ("_has_heard", "last_told", "told_at")
+    __slots__ = ("_has_heard", "_turn", "last_told")
 
     def __init__(self, is_refused: bool) -> None:  # noqa: FBT001  a fact, not an option
         self._has_heard = self.last_told = is_refused
-        self.told_at: tuple[int, int] | None = None
+        self._turn: tuple[int, int] | None = None
 
-    def is_refused(self, turns: int, now_ms: int) -> bool:
-        """Return whether the channel may not publish in its turn at this instant."""
-        if self.told_at != (turns, now_ms):
+    def is_refused(self, turn: tuple[int, int]) -> bool:
+        """Return whether the channel may not publish; it has heard what the queue said before this turn of its."""
+        if turn != self._turn:
+            self._turn = turn
             self._has_heard = self.last_told
         return self._has_heard
 
@@ -99,7 +100,7 @@ class QuorumQueue(Queue):
         if known is None:
             publisher.known_to(self)
             known = self._publishers[publisher] = _Publisher(self._is_over_limit())
-        return known.is_refused(publisher.turns, self._timers.now_ms)
+        return known.is_refused((publisher.turns, self._timers.now_ms))
 
     def _new(self, message: Message) -> QueuedMessage:
         queued = super()._new(message)
@@ -196,11 +197,8 @@ class QuorumQueue(Queue):
             self._tell_publishers(is_refused=False)
 
     def _tell_publishers(self, *, is_refused: bool) -> None:
-        now_ms = self._timers.now_ms
-        for channel, publisher in self._publishers.items():
-            if publisher.last_told is not is_refused:
-                publisher.is_refused(channel.turns, now_ms)  # it has heard by now of what was before
-                publisher.last_told, publisher.told_at = is_refused, (channel.turns, now_ms)
+        for publisher in self._publishers.values():
+            publisher.last_told = is_refused
 
     def _is_over_limit(self) -> bool:
         settings = self.settings

@@ -398,3 +398,14 @@ def test_a_consumer_that_comes_back_under_its_tag_has_the_room_that_it_left(clie
     client.consume("q", "t", prefetch=3)
     client.publish("q", "d")
     assert client.delivered() == [("t", "c")]
+
+
+def test_what_the_queue_said_before_a_burst_is_heard_at_its_begin(client: Client) -> None:
+    client.declare("q", arguments=REFUSING)
+    other = client.another(2)
+    for burst in ("ab", "cd"):
+        client.publish("q", *burst)
+        client.channel.basic_qos(0)
+        other.drain("q")
+    client.publish("q", "e")
+    assert client.ready("q") == ["e"]
