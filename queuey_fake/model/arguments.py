@@ -39,6 +39,7 @@ class QueueSettings:
     max_length_bytes: int | None = None
     overflow: str = "drop-head"  # or "reject-publish", "reject-publish-dlx"
     single_active_consumer: bool = False
+    is_lazy: bool = False
     delivery_limit: int | None = None  # quorum queues only; the version's default is filled in
     delayed_retry: DelayedRetry | None = None  # quorum queues only
 
@@ -448,6 +449,7 @@ def _settings_of(arguments: Table, queue_type: str, version: Version) -> QueueSe
         max_length_bytes=values.get("x-max-length-bytes"),
         overflow=values.get("x-overflow", "drop-head"),
         single_active_consumer=values.get("x-single-active-consumer", False),
+        is_lazy=values.get("x-queue-mode") == "lazy",
     )
 
 

@@ -207,9 +207,8 @@ def _with_x_death(message: Message, *, reason: str, queue: str, keep_cc: bool, n
         "exchange": longstr(message.exchange),
         "routing-keys": array([longstr(key) for key in keys]),
     }
-    expiration = message.properties.expiration
-    if expiration is not None:
-        entry["original-expiration"] = longstr(expiration)
+    if message.expiration_ms is not None and message.properties.expiration is not None:
+        entry["original-expiration"] = longstr(message.properties.expiration)
     current = headers.get("x-death")
     if current is None:
         headers["x-first-death-exchange"] = longstr(message.exchange)

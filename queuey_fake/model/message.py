@@ -6,6 +6,7 @@ hold it and never changed; a dead-lettered message is a new one. A `QueuedMessag
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 from queuey_fake.model.fields import Table
@@ -83,6 +84,12 @@ class Message:
         self.delivery_count = delivery_count
         self.died_at_ms: int | None = None
         self.hops = 0
+
+    def read_from_disk(self) -> Message:
+        """Return the message as a queue has it whose properties are not decoded: its expiration is not seen."""
+        read = copy(self)
+        read.expiration_ms = None
+        return read
 
     @property
     def routing_keys(self) -> tuple[str, ...]:

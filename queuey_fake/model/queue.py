@@ -89,6 +89,7 @@ class Queue:
         self._had_consumers = False
         self._is_limited = settings.max_length is not None or settings.max_length_bytes is not None
         self._drops_head = self._is_limited and settings.overflow == "drop-head"
+        self._reads_from_disk = settings.is_lazy and host.version.lazy_queues_forget_expirations
         self.renew_lease()
 
     @property
@@ -120,6 +121,8 @@ class Queue:
         return True
 
     def _enqueue(self, queued: QueuedMessage) -> None:
+        if self._reads_from_disk:
+            queued.message = queued.message.read_from_disk()
         message = queued.message
         if message.delivery_count and self._host.version.redelivered_if_delivery_count:
             queued.redelivered = True  # not when handed over directly (scenario dlx_redelivered_reject_late_consumer)
@@ -330,6 +333,8 @@ class Queue:
             queued = one.queued
             queued.redelivered = True
             queued.delivery_count += counts
+            if self._reads_from_disk:
+                queued.message = queued.message.read_from_disk()
             self.ready.requeue(queued)
             if self._host.observer is not None:
                 self._report("requeued", queued.message)

@@ -31,6 +31,7 @@ class Version:
     queue_type_undefined_is_default: bool  # rabbit_queue_type:discover
     tells_unknown_server_named_type: bool  # else the channel crashes before a name is made up
     lowest_max_priority: int  # x-max-priority 0 means this (rabbit_priority_queue:priorities)
+    lazy_queues_forget_expirations: bool  # for x-death (rabbit_dead_letter:per_msg_ttl_header)
     checks_queue_mode: bool
     refuses_queue_version_1: bool
     queue_master_locator: str  # "checked", "ignored", "denied"
@@ -91,6 +92,7 @@ _V3_10 = Version(
     queue_type_undefined_is_default=False,
     tells_unknown_server_named_type=False,
     lowest_max_priority=0,
+    lazy_queues_forget_expirations=True,
     checks_queue_mode=True,
     refuses_queue_version_1=False,
     queue_master_locator="checked",
@@ -147,6 +149,7 @@ _V4_0 = replace(
     negative_delivery_limit_is_none=True,
     queue_type_undefined_is_default=True,
     lowest_max_priority=1,
+    lazy_queues_forget_expirations=False,
     quorum_priorities="two classes",
     quorum_sac_priority_takes_over=True,
     quorum_return_activates_no_consumer=True,
