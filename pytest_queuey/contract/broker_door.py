@@ -6,6 +6,7 @@ wrote as a tool of somebody else's would. Refuses to know the backend's names an
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _NOT_FOUND: Final = 404
 _ANSWERS_WITHIN: Final = 10.0
+_LOOK_EVERY: Final = 0.01
 _NO_PROPERTIES: Final = Properties()
 
 
@@ -100,6 +102,19 @@ class BrokerDoor:
             if _code(error) == _NOT_FOUND:
                 return None
             raise
+
+    def comes_to(self, queue: str, ready: int) -> bool:
+        """Wait until a queue has so many messages ready; tell whether it came to that. Renews its lease.
+
+        On a real broker what a closed consumer held goes back a moment after the close was answered: a passive
+        declaration may be answered ahead of it (seen on 3.10 and 4.3, in 1 of 100 tries on a busy machine).
+        """
+        ends = time.monotonic() + _ANSWERS_WITHIN
+        while self.depth(queue) != ready:
+            if time.monotonic() > ends:
+                return False
+            self._connection.sleep(_LOOK_EVERY)
+        return True
 
     def close(self) -> None:
         """Delete every queue that was declared, and close the connection, if the broker has not."""

@@ -123,7 +123,7 @@ class MalformedBodies(RabbitMqSurroundings):
             backend.publish(new_job(number))
         with backend.consume(queue) as deliveries:
             assert work_off(deliveries, 3) == [0, 1, 2]
-        assert door.depth(queue.name) == 1
+        assert door.comes_to(queue.name, 1)
 
     def test_a_malformed_body_that_could_not_be_moved_is_moved_when_it_can_be(
         self, door: BrokerDoor, backend: Backend, queue: QueueConfig, new_job: MakeJob

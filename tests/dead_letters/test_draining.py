@@ -114,7 +114,7 @@ def test_what_is_no_job_stays_unless_it_is_asked_for_and_is_requeued_as_it_is(
     door.publish(f"{emails.name}.dead", b"hello", properties)
     left = letters.requeue()
     assert (left.chosen, left.done, left.malformed) == (0, 0, 1)
-    assert door.depth(f"{emails.name}.dead") == 1
+    assert door.comes_to(f"{emails.name}.dead", 1)
     assert letters.requeue(malformed=True).done == 1
     message = door.get(emails.name)
     assert message is not None

@@ -243,7 +243,7 @@ def test_coroutines_that_run_are_cancelled_when_the_grace_is_over_and_their_jobs
     assert began.wait(TIMEOUT_S)
     running.shut_down(grace=0)
     assert cancelled.wait(TIMEOUT_S)
-    assert door.depth(Work.some.name) == 1
+    assert door.comes_to(Work.some.name, 1)
     assert worker.settle_failures == 0
 
 

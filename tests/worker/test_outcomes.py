@@ -200,7 +200,7 @@ def test_a_keyboard_interrupt_in_the_main_thread_ends_the_burst_and_the_job_goes
     producer.enqueue(SendOnce("ada"))
     with pytest.raises(KeyboardInterrupt):
         make_worker(Answers(KeyboardInterrupt())).run(burst=True)
-    assert door.depth(Mail.strict.name) == 1
+    assert door.comes_to(Mail.strict.name, 1)
     handler = Answers()
     make_worker(handler).run(burst=True)
     assert [c.attempt for c in handler.seen] == [1]
@@ -236,7 +236,7 @@ def test_a_keyboard_interrupt_while_a_payload_is_decoded_ends_the_burst_and_the_
     backend.publish(checked(backend, "interrupt"))
     with pytest.raises(KeyboardInterrupt):
         worker.run(burst=True)
-    assert door.depth(Mail.strict.name) == 1
+    assert door.comes_to(Mail.strict.name, 1)
 
 
 def checked(backend: RabbitMqBackend, raises: str) -> Envelope:

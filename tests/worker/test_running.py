@@ -190,7 +190,7 @@ def test_shutdown_waits_for_what_runs_and_runs_what_was_pulled_and_nothing_is_lo
     gate.open()
     running.ended.result(TIMEOUT_S)
     assert sorted(gate.done) == [0, 1, 2, 3]  # the prefetch is 4: two ran, two were pulled
-    assert door.depth(Work.some.name) == 6
+    assert door.comes_to(Work.some.name, 6)
     assert running.worker.settle_failures == 0
 
 
@@ -202,7 +202,7 @@ def test_after_the_grace_what_still_runs_goes_back_to_the_broker(
     gate.wait_for_running(2)
     running.shut_down(grace=0)
     assert sorted(gate.running) == [0, 1]  # whichever thread came first
-    assert door.depth(Work.some.name) == 6
+    assert door.comes_to(Work.some.name, 6)
     gate.open()
     gate.wait_for_done(2)
 
@@ -229,7 +229,7 @@ def test_shutdown_before_run_makes_run_return_at_once(
     worker.run()
     worker.run(burst=True)
     assert gate.running == gate.done == []
-    assert door.depth(Work.some.name) == 1
+    assert door.comes_to(Work.some.name, 1)
 
 
 def test_shutdown_ends_an_idle_worker_and_leaves_the_backend_open_unless_asked(
@@ -444,13 +444,20 @@ def test_a_job_type_has_one_handler_in_a_worker_and_a_job_of_another_set_has_non
 def test_a_handler_that_every_worker_has_gives_way_to_a_workers_own(
     backend: RabbitMqBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
+    class Shared(QueueSet):
+        queue = Queue()
+
+    @job(Shared.queue)
+    class DoShared(Job[Shared]):
+        number: int
+
     done: list[str] = []
-    handles(Play)(lambda job: done.append(f"every worker: {job.number}"))
-    own = Worker(backend, Leisure)
-    own.register(Play, lambda job: done.append(f"its own: {job.number}"))
-    producer = Producer(backend, Leisure)
-    for worker in (own, Worker(backend, Leisure)):
-        producer.enqueue(Play(1))
+    handles(DoShared)(lambda job: done.append(f"every worker: {job.number}"))
+    own = Worker(backend, Shared)
+    own.register(DoShared, lambda job: done.append(f"its own: {job.number}"))
+    producer = Producer(backend, Shared)
+    for worker in (own, Worker(backend, Shared)):
+        producer.enqueue(DoShared(1))
         worker.run(burst=True)
     assert done == ["its own: 1", "every worker: 1"]
     assert "no handler" not in caplog.text
