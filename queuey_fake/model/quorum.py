@@ -328,9 +328,11 @@ class QuorumQueue(Queue):
                 queued.sequence = self._sequence
                 queued.level = self.ready.level_of(DEFAULT_PRIORITY)
                 self.ready.append(queued)
+                self.drop_expired()
                 self.run()  # each is an entry of the log
             else:
                 self.ready.give_back(queued)
+        self.drop_expired()  # with a TTL of 0 none comes back within the millisecond that it lives
         return exceeding
 
     def _is_delayed(self, queued: QueuedMessage, *, counts: bool) -> bool:

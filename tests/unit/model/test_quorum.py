@@ -409,3 +409,14 @@ def test_what_the_queue_said_before_a_burst_is_heard_at_its_begin(client: Client
         other.drain("q")
     client.publish("q", "e")
     assert client.ready("q") == ["e"]
+
+
+@pytest.mark.parametrize("version", ["3.10", "4.0", "4.3"])
+def test_what_lives_for_no_time_expires_when_it_comes_back(connect: Callable[..., Client], version: str) -> None:
+    client = connect(version)
+    client.declare("dead")
+    client.declare("q", arguments={**TO_DEAD, "x-message-ttl": 0})
+    client.consume("q", "t")
+    client.publish("q", "a")
+    client.channel.basic_nack(1)
+    assert (client.delivered(), client.ready("dead")) == ([("t", "a")], ["a"])
