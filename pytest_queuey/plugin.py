@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_queuey.asked import FAKE_VERSIONS, AskedBroker, check_mark
-from pytest_queuey.bridging import BridgesWhatIsLoaded
 from pytest_queuey.options import Settings, add_options, read_settings
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Check the options before anything runs, and register the mark."""
     settings = config.stash[_SETTINGS] = read_settings(config)
-    config.add_cleanup(BridgesWhatIsLoaded().close)
     if settings.backend is not None:
         from pytest_queuey.contract.named_backend import load
 
@@ -142,6 +140,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         from pytest_queuey.contract_report import leave_to_its_backend
 
         leave_to_its_backend(config, items)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Bridge freezegun where tests have it and queuey loaded; fixtures see to what is loaded later."""
+    del session
+    if "freezegun.api" in sys.modules and "queuey_rabbitmq" in sys.modules:
+        from queuey_fake import frozen_time
+
+        frozen_time.bridge()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -192,14 +192,12 @@ def test_a_module_that_bound_time_before_the_freeze_sees_frozen_time(run_pytest:
         """,
         test_early="""
         import queue_jobs
+        from freezegun import freeze_time
         import queuey_rabbitmq
 
         def test_early():
-            import freezegun.api  # which nobody has loaded before
-
-            with freezegun.freeze_time("2030-01-01"):
+            with freeze_time("2030-01-01"):
                 assert queue_jobs.seen() == (1893456000.0, 1893456000.0)
-            assert "Telling" not in repr(freezegun.api.__spec__) + repr(freezegun.api.__loader__)
         """,
     )
     run_pytest.runpytest_subprocess().assert_outcomes(passed=1)
