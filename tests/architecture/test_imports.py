@@ -18,6 +18,7 @@ PURE = {
     "bisect",
     "calendar",
     "collections",
+    "copy",
     "dataclasses",
     "datetime",
     "decimal",
