@@ -5,10 +5,12 @@ Owns the note of that; what is done about it is the engine's.
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Container, Iterator
 from threading import Thread
+from types import FrameType
 
 POOLS = frozenset({"threading", "queue", "concurrent.futures.thread", "anyio._backends._asyncio"})
 """The modules that are on the stack of a pool's thread which waits for something to do."""
@@ -49,9 +51,24 @@ class InHand:
 
 def is_at_work(thread: Thread) -> bool:
     """Tell whether a thread runs something: it has not ended, and does not wait in a pool for something to do."""
-    frame = sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None  # noqa: SLF001 -- documented
+    frame = _frame_of(thread) if thread.is_alive() else None
     while frame is not None:
         if frame.f_globals.get("__name__") not in POOLS:
             return True
         frame = frame.f_back
     return False
+
+
+def _frame_of(thread: Thread) -> FrameType | None:
+    """Return where a thread is.
+
+    Without the garbage collector: CPython makes the frames under a lock that the end of a `threading.local` takes too,
+    and waits for itself for ever where that is in the garbage (`_PyThread_CurrentFrames`; seen on 3.11.7 with gdb).
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 -- documented
+    finally:
+        if collects:
+            gc.enable()
