@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from queuey_rabbitmq.core.queue_config import QueueConfig
 
 
-_METHODS = (
-    "now_ms",
-    "declare",
-    "publish",
-    "publish_nowait",
-    "publish_many",
-    "defer",
-    "defer_nowait",
-    "consume",
-    "close",
-)
-
-
 class Deliveries(Protocol):
     """The jobs of some queues, as they come: an iterator and a context manager; any thread may take from it."""
 
@@ -115,6 +102,9 @@ class LinedUp(Protocol):
 
     def defer_in_line(self, envelope: Envelope, delay: timedelta | float) -> Future[None]:
         """Hold a job as `defer_nowait` does, and where too much is in flight let it stand in line."""
+
+
+_METHODS = tuple(name for name in vars(Backend) if not name.startswith("_"))
 
 
 def check_backend(what: str, value: object) -> None:
