@@ -35,16 +35,21 @@ class Around:
         pass
 
 
-def test_a_cancel_of_the_broker_that_crosses_its_own_ends_it_as_it_was_asked(
-    played: Broker, connection: SessionConnection, endings: Endings
-) -> None:
-    around = Around()
+def consuming(played: Broker, connection: SessionConnection, endings: Endings, around: Around) -> ConsumerChannel:
     consumer = ConsumerChannel(
-        connection, endings, queue="emails", tag="tag", prefetch=1, mailbox=around, keeper=around
+        connection, endings, queue="emails", tag="tag", prefetch=9, mailbox=around, keeper=around
     )
     consumer.start(Step("consuming", deadline_ms=100, timeout_ms=100))
     played.answer_channels()
     played.say(amqp.ConsumeStarted(1, "tag"))
+    return consumer
+
+
+def test_a_cancel_of_the_broker_that_crosses_its_own_ends_it_as_it_was_asked(
+    played: Broker, connection: SessionConnection, endings: Endings
+) -> None:
+    around = Around()
+    consumer = consuming(played, connection, endings, around)
     consumer.drain()
     played.say(amqp.ConsumerCancelled(1, "tag", by_broker=True))
     assert around.lost == []
@@ -57,12 +62,7 @@ def test_a_cancelled_consumer_that_is_closed_gives_back_what_is_unsettled_before
     played: Broker, connection: SessionConnection, endings: Endings
 ) -> None:
     around = Around()
-    consumer = ConsumerChannel(
-        connection, endings, queue="emails", tag="tag", prefetch=9, mailbox=around, keeper=around
-    )
-    consumer.start(Step("consuming", deadline_ms=100, timeout_ms=100))
-    played.answer_channels()
-    played.say(amqp.ConsumeStarted(1, "tag"))
+    consumer = consuming(played, connection, endings, around)
     for tag in range(1, 5):
         played.say(amqp.Delivered(1, "tag", tag, False, "", "emails", amqp.Properties(), b""))
     consumer.drain()
