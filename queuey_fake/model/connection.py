@@ -6,7 +6,7 @@ Owns no rule beyond what opening and closing brings with it. Knows no socket.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from queuey_fake.model import errors, events
 from queuey_fake.model.channel import Channel
@@ -43,7 +43,7 @@ class Connection:
         self.name = name
         self.capabilities = capabilities
         self.channels: dict[int, Channel] = {}
-        self.outbox: deque[events.Event] = deque()
+        self.outbox: deque[Any] = deque()  # of events, and of what the front end itself says between them
         self.is_open = True
         self.is_lost = False
         """Whether it ended without a word: its front end is to end it in the same way."""

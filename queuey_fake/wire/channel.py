@@ -4,7 +4,10 @@ Owns the assembly of content and which method calls what. Decides nothing that t
 put together is refused here, with RabbitMQ's texts (rabbit_command_assembler, rabbit_channel).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from queuey_fake.model import errors
@@ -31,12 +34,29 @@ T = TypeVar("T")
 _Call = Callable[[Channel, dict[str, Any]], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastPublish:
+    """What was published last, but for its body; most publishers go on with the same."""
+
+    opening: bytes
+    """All octets before the body."""
+    method_size: int
+    """How many of them are the method's frame."""
+    body_size: int
+    publish: Callable[[bytes], None]
+    """Publish the same once more, with another body."""
+
+
 class ConnectionDoor(Protocol):
     """The connection, as its channels see it."""
 
     version: Version
     known_publishes: dict[bytes, dict[str, Any]]
     known_properties: dict[bytes, Properties]
+    last_publish: LastPublish | None
+    """None also while a content is being put together."""
+    has_begun_publish: bool
+    """Whether the method of the next publish came before any alarm that there is, and waits for its content."""
     unfinished_octets: int
 
     def open_channel(self, number: int) -> Channel:
@@ -67,6 +87,7 @@ class WireChannel:
         self._channel: Channel | None = None
         # What a content is being put together for: the method, its fields, and then its header.
         self._method: Method | None = None
+        self._method_payload = b""
         self._fields: dict[str, Any] = {}
         self._header: ContentHeader | None = None
         self._body = bytearray()  # of a message whose body comes in several frames
@@ -104,15 +125,17 @@ class WireChannel:
         if fields is None:
             fields = codec.decode_fields(m.BASIC_PUBLISH, payload)
             _remember(known, payload, fields)
-        if self._channel is not None:
+        if self._connection.has_begun_publish:
+            self._connection.has_begun_publish = False
+        elif self._channel is not None:
             self._channel.connection.blocks_publish()  # its content is not read then, nor anything behind it
-        self._method, self._fields = m.BASIC_PUBLISH, fields
+        self._begin_content(m.BASIC_PUBLISH, fields, payload)
 
     def _take_method(self, payload: bytes) -> None:
         method = codec.method_of(payload)
         fields = codec.decode_fields(method, payload)
         if method.has_content:
-            self._method, self._fields = method, fields
+            self._begin_content(method, fields, payload)
         else:
             self._call(method, fields)
 
@@ -154,6 +177,10 @@ class WireChannel:
             call(channel, fields)
 
     # content
+
+    def _begin_content(self, method: Method, fields: dict[str, Any], payload: bytes) -> None:
+        self._method, self._fields, self._method_payload = method, fields, payload
+        self._connection.last_publish = None
 
     def _take_header(self, type_: int, payload: bytes) -> None:
         assert self._method is not None, "a content header is taken only behind a method that has content"
@@ -222,18 +249,26 @@ class WireChannel:
         if header.body_size > limit:
             self._refuse_publish(channel, errors.message_too_large(header.body_size, limit))
             return
+        is_repeated = header.properties_payload in self._connection.known_properties
         try:
-            properties = self._properties_of(header)
+            properties = self._properties_of(header.properties_payload)
         except MalformedTable:
             self._connection.refuse(errors.internal_error(), 0, 0)
             return
-        channel.basic_publish(
-            fields["exchange"],
-            fields["routing_key"],
-            properties,
-            body,
-            mandatory=fields["mandatory"],
-            immediate=fields["immediate"],
+        publish = _publish(channel, fields, properties)
+        if is_repeated and body:
+            self._remember_publish(header.properties_payload, header.body_size, publish)
+        publish(body)
+
+    def _remember_publish(self, properties_payload: bytes, size: int, publish: Callable[[bytes], None]) -> None:
+        header_payload = codec.CONTENT_HEADER.pack(codec.CLASS_BASIC, 0, size) + properties_payload
+        method = codec.frame(codec.METHOD, self._number, self._method_payload)
+        header = codec.frame(codec.HEADER, self._number, header_payload)
+        self._connection.last_publish = LastPublish(
+            opening=method + header + codec.FRAME_HEADER.pack(codec.BODY, self._number, size),
+            method_size=len(method),
+            body_size=size,
+            publish=publish,
         )
 
     def _refuse_publish(self, channel: Channel, refusal: AmqpException) -> None:
@@ -241,15 +276,26 @@ class WireChannel:
             channel.refuse(refusal, 60, 40)
             channel.connection.broker.deliver_mail()
 
-    def _properties_of(self, header: ContentHeader) -> Properties:
+    def _properties_of(self, payload: bytes) -> Properties:
         """Return the properties, checked once for all messages that have the same. Raises MalformedTable."""
         known = self._connection.known_properties
-        properties = known.get(header.properties_payload)
+        properties = known.get(payload)
         if properties is None:
-            properties = header.properties
+            properties = Properties.from_payload(payload)
             properties.values()
-            _remember(known, header.properties_payload, properties)
+            _remember(known, payload, properties)
         return properties
+
+
+def _publish(channel: Channel, fields: dict[str, Any], properties: Properties) -> Callable[[bytes], None]:
+    """Return what publishes a body so."""
+    exchange, routing_key = fields["exchange"], fields["routing_key"]
+    mandatory, immediate = fields["mandatory"], fields["immediate"]
+
+    def publish(body: bytes) -> None:
+        channel.basic_publish(exchange, routing_key, properties, body, mandatory=mandatory, immediate=immediate)
+
+    return publish
 
 
 def _remember(known: dict[bytes, T], octets: bytes, meaning: T) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 from queuey_fake.model import table_codec
 from queuey_fake.model.fields import octets_of, text_of
-from queuey_fake.model.properties import Properties
 from queuey_fake.wire.methods import METHODS, Method
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8  # types of frames
@@ -182,8 +181,3 @@ class ContentHeader:
         """Take the payload of the frame, of `CONTENT_HEADER.size` octets at least."""
         self.class_id, self.weight, self.body_size = CONTENT_HEADER.unpack_from(payload)
         self.properties_payload = payload[CONTENT_HEADER.size :]
-
-    @property
-    def properties(self) -> Properties:
-        """Return the properties, not decoded yet."""
-        return Properties.from_payload(self.properties_payload)

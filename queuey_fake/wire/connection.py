@@ -1,8 +1,9 @@
 """One client's connection, without its socket: octets in, octets out.
 
 Owns frames, the handshake, the channels' numbers, the two ways in which a connection is closed, and what is waiting to
-be sent. Everything happens in the caller's turn on the model. Its input buffer never holds more than a frame, and what
-is waiting to be sent stays in the form of the model's events until there is room for its octets.
+be sent. Everything happens in the caller's turn on the model. Its input buffer never holds more than a frame, or the
+three of a publish with one body frame, and what is waiting to be sent stays in the form of the model's events until
+there is room for its octets.
 """
 
 from collections import deque
@@ -20,7 +21,7 @@ from queuey_fake.model.properties import Properties
 from queuey_fake.model.table_codec import MalformedTable
 from queuey_fake.wire import codec, handshake
 from queuey_fake.wire import methods as m
-from queuey_fake.wire.channel import WireChannel
+from queuey_fake.wire.channel import LastPublish, WireChannel
 from queuey_fake.wire.codec import MalformedMethod, MalformedShortString, UnknownMethod
 from queuey_fake.wire.methods import Method
 from queuey_fake.wire.speaking import Saying, Speaker
@@ -59,6 +60,8 @@ class ServerConnection:
         self.version = broker.version
         self.known_publishes: dict[bytes, dict[str, Any]] = {}
         self.known_properties: dict[bytes, Properties] = {}
+        self.last_publish: LastPublish | None = None
+        self.has_begun_publish = False
         self.phase = Phase.HEADER
         self.model: Connection | None = None
         self.heartbeat_s = 0
@@ -77,7 +80,7 @@ class ServerConnection:
         self._name: str | None = None
         self._channels: dict[int, WireChannel] = {}
         self.waiting: deque[Saying] = deque()
-        """What is to be sent, oldest first."""
+        """What is to be sent, oldest first; once the connection is open that is the model's outbox."""
         self._speaker = Speaker(self.version)
 
     # ------------------------------------------------------------------------------------------------ output
@@ -96,15 +99,8 @@ class ServerConnection:
         """Return octets to send, about as many as there is room for."""
         return self._speaker.take(self.waiting, room)
 
-    def take_events(self) -> None:
-        """Take what the model has to say to the client."""
-        if self.model is not None and self.model.outbox:
-            self.waiting.extend(self.model.outbox)
-            self.model.outbox.clear()
-
     def say(self, frame: bytes) -> None:
         """Send a frame behind everything that is waiting."""
-        self.take_events()
         self.waiting.append(frame)
 
     def lose(self) -> None:
@@ -115,7 +111,7 @@ class ServerConnection:
 
     def _end(self) -> None:
         self.phase = Phase.CLOSED
-        self._channels.clear()
+        self._forget_channels()
         if self.model is not None:
             self.model.lose()
 
@@ -134,7 +130,6 @@ class ServerConnection:
         """End the connection as RabbitMQ does when one of its processes crashed."""
         if self.phase in (Phase.OPENING, Phase.RUNNING):
             self.refuse(errors.internal_error(), 0, 0)
-            self.take_events()
         self.crash()
 
     # ------------------------------------------------------------------------------------------------ input
@@ -144,24 +139,33 @@ class ServerConnection:
         if self.is_finished:
             return
         data = self._input + octets if self._input else octets
-        at = 0
         if self.phase is Phase.HEADER:
             if len(data) < handshake.PROTOCOL_HEADER_SIZE:
                 self._input = data
                 return
-            at = handshake.PROTOCOL_HEADER_SIZE
-            self._start(data[:at])
-        end = len(data)
+            self._start(data[: handshake.PROTOCOL_HEADER_SIZE])
+            data = data[handshake.PROTOCOL_HEADER_SIZE :]
+        at = self._take_frames(data)
+        self._input = b"" if self.is_finished else data[at:]
+
+    def _take_frames(self, data: bytes) -> int:
+        """Take the frames that are there in full, unless an alarm keeps them unread; return where they end."""
+        at, end = 0, len(data)
         channels = self._channels
         while end - at >= _FRAME_HEADER_SIZE and not self.is_finished:
             if (model := self.model) is not None and model.is_blocked:
                 break
+            if (last := self.last_publish) is not None and (next_at := self._take_repeated(last, data, at)) is not None:
+                if next_at == at:
+                    break
+                at = next_at
+                continue
             type_, channel, size = codec.FRAME_HEADER.unpack_from(data, at)
             if size > self._frame_limit:
                 reason = (Atom("frame_too_large"), size, self._frame_limit - codec.FRAME_OVERHEAD)
                 self.is_amid_frame = self.phase in (Phase.OPENING, Phase.RUNNING)
                 self._lose_track(errors.frame_error(type_, b"", reason))
-                return
+                break
             frame_end = at + _FRAME_HEADER_SIZE + size
             if frame_end >= end:
                 break
@@ -169,14 +173,36 @@ class ServerConnection:
             if data[frame_end] != codec.FRAME_END:
                 reason_end = (Atom("invalid_frame_end_marker"), data[frame_end])
                 self._lose_track(errors.frame_error(type_, payload, reason_end))
-                return
+                break
             at = frame_end + 1
             wire_channel = channels.get(channel)
             if wire_channel is None or size < _OF_CHANNELS.get(type_, _NEVER) or model is None or not model.is_open:
                 self._take_frame(type_, channel, payload)
             else:
                 wire_channel.process(type_, payload)
-        self._input = b"" if self.is_finished else data[at:]
+        return at
+
+    def _take_repeated(self, last: LastPublish, data: bytes, at: int) -> int | None:
+        """Take a publish like the last one in one step, all its frames at once.
+
+        Return where it ends; `at` where it has begun like the last one and its rest is still to come; None where it is
+        another, or an alarm is to be looked at.
+        """
+        opening = last.opening
+        end = at + len(opening) + last.body_size
+        is_whole = end < len(data)
+        if is_whole:
+            is_like_last = data.startswith(opening, at) and data[end] == codec.FRAME_END
+        else:
+            begun = data[at : at + len(opening)]
+            is_like_last = len(begun) >= last.method_size and opening.startswith(begun)
+        if not is_like_last or self._broker.alarm is not None:
+            return None
+        self.has_begun_publish = not is_whole
+        if not is_whole:
+            return at
+        last.publish(data[at + len(opening) : end])
+        return end + 1
 
     def _lose_track(self, refusal: ConnectionException) -> None:
         """Refuse octets behind which no frame can be found any more."""
@@ -218,7 +244,7 @@ class ServerConnection:
         assert isinstance(sent, ConnectionException), "what closes a connection is not sent as something less"
         if sent is not refusal:
             class_id = method_id = 0
-        self._channels.clear()
+        self._forget_channels()
         self.phase = Phase.CLOSING
         if self.model is None:
             self._say_close(sent, class_id, method_id)
@@ -261,6 +287,11 @@ class ServerConnection:
     def forget_channel(self, number: int) -> None:
         """Let go of a channel whose number may be opened again."""
         self._channels.pop(number, None)
+        self.last_publish = None
+
+    def _forget_channels(self) -> None:
+        self._channels.clear()
+        self.last_publish = None
 
     # ------------------------------------------------------------------------------------------------ handshake
 
@@ -371,6 +402,8 @@ class ServerConnection:
             self.refuse(refusal, 10, 40)
             return
         self.model = model
+        model.outbox.extend(self.waiting)
+        self.waiting = model.outbox
         self.phase = Phase.RUNNING
         self._on_open(model)
         self.say(codec.method_frame(0, m.CONNECTION_OPEN_OK, known_hosts=""))
@@ -383,7 +416,7 @@ class ServerConnection:
     def _close(self, _fields: dict[str, object]) -> None:
         assert self.model is not None, "only a running connection is closed so"
         self.model.close()
-        self._channels.clear()
+        self._forget_channels()
         self.phase = Phase.CLOSED
 
     def _take_closing_method(self, payload: bytes) -> None:

@@ -309,17 +309,21 @@ class Server:
             return False
         client.received_s = self._now_s
         if self._traffic.is_calm:
-            self._receive(client, octets)
+            self._take(client, octets)
+            self._send(client)  # before the turn goes on: there may be a client waiting for it
         else:
             client.to_broker.put(partial(self._receive, client, octets))
         return True
 
     def _receive(self, client: Client, octets: bytes) -> None:
+        self._take(client, octets)
+        self._talking[client] = None
+
+    def _take(self, client: Client, octets: bytes) -> None:
         try:
             client.connection.receive(octets)
         except Exception:  # noqa: BLE001  the boundary between one client and all others; it is logged
             self._fail(client)
-        self._talking[client] = None
 
     def _fail(self, client: Client) -> None:
         """Let a fault of ours end this client's connection and nobody else's, as a crash does in RabbitMQ."""
@@ -333,7 +337,6 @@ class Server:
                 _acknowledge(client.socket)
                 if not self._read(client):
                     break
-                client.connection.take_events()
                 self._send(client)
 
     def _send(self, client: Client) -> None:
@@ -433,8 +436,8 @@ class Server:
         if client is None:
             connection.outbox.clear()
             return
-        client.connection.take_events()
-        self._talking[client] = None
+        if client.connection.waiting:
+            self._talking[client] = None
         if client.connection.has_unread and not client.connection.is_blocked:
             self._reads_again[client] = None
 

@@ -56,7 +56,6 @@ class AmqpClient:
         self.content(channel, body, properties)
 
     def octets(self) -> bytes:
-        self.server.take_events()
         return self.server.take_output(ROOM)
 
     def read(self) -> list[tuple[int, str, Any]]:
