@@ -259,14 +259,13 @@ class Engine:
         self._complete(completions)
 
     def _next_due_ms(self) -> int | None:
-        due = [] if (ms := self.model.next_due_ms()) is None else [ms]
+        due_ms = self.model.timers.next_due_ms
         for front_end in self._front_ends:
-            deadline_ms = front_end.next_deadline_ms()
-            if deadline_ms is not None:
-                due.append(self._last_ms + max(0, deadline_ms - self.elapsed_ms()))
-        if (arrives_in_ms := self.traffic.next_due_in_ms()) is not None:
-            due.append(self._last_ms + arrives_in_ms)
-        return min(due, default=None)
+            if (deadline_ms := front_end.next_deadline_ms()) is not None:
+                due_ms = _earlier(due_ms, self._last_ms + max(0, deadline_ms - self.elapsed_ms()))
+        if not self.traffic.is_calm and (arrives_in_ms := self.traffic.next_due_in_ms()) is not None:
+            due_ms = _earlier(due_ms, self._last_ms + arrives_in_ms)
+        return due_ms
 
     def _catch_up(self) -> bool:
         """Let what is due happen; tell whether time had moved, or anything was due."""
@@ -502,3 +501,7 @@ def _end_all(completions: deque[tuple[Pending, Any, BaseException | None]]) -> N
                 future.set_result(result)
             else:
                 future.set_exception(error)
+
+
+def _earlier(due_ms: int | None, other_ms: int) -> int:
+    return other_ms if due_ms is None else min(due_ms, other_ms)

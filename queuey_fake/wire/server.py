@@ -13,16 +13,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import selectors
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from queuey_fake import real_time
-from queuey_fake.watching import watch
+from queuey_fake.watching import watcher
 from queuey_fake.wire import codec
 from queuey_fake.wire.connection import DEFAULT_USERS, ServerConnection
 
@@ -45,7 +44,6 @@ LONGEST_WAIT_S = 3600.0  # a poll takes 31 bits of milliseconds, and a message m
 MS_PER_SECOND = 1000
 MAX_LATE = 64  # reads of a client that may be on their way at a time, when a fault makes them late
 _NOTHING = memoryview(b"")
-_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -102,7 +100,7 @@ class Client:
         self.received_s = now_s
         self.sent_s = now_s
         self.ends_s: float | None = None  # when it is closed at the latest, once nothing more is to be said
-        self.watched = 0  # what the server's thread waits for: selectors.EVENT_READ, EVENT_WRITE or both
+        self.watched = 0  # what the server's thread waits for: its watcher's `read`, `write` or both
 
 
 class Server:
@@ -132,18 +130,19 @@ class Server:
         self._by_model: dict[Connection, Client] = {}
         self._talking: dict[Client, None] = {}
         self._unwatched: dict[Client, None] = {}  # whose sockets the thread must look at in another way from now on
-        self._selector = selectors.DefaultSelector()
+        self._watcher = watcher()
+        self._read_event, self._write_event = self._watcher.read, self._watcher.write
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
-        self._selector.register(self._listener, selectors.EVENT_READ, None)
-        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        for sock in (self._listener, self._wake_read):
+            self._watcher.watch(sock.fileno(), before=0, wanted=self._read_event)
         self._is_closing = False
         self._is_listening = True
         self._was_hung = False
         self._cuts_seen = driver.model.cuts
         self._reads_again: dict[Client, None] = {}  # what they sent before an alarm ended is to be read
-        self._ready: list[tuple[selectors.SelectorKey, int]] = []
+        self._ready: Iterable[tuple[int, int]] = ()
         self._now_s = real_time.monotonic_s()  # as of the thread's last turn
         self._looks_again_s = 0.0
         self._wakes_at_ms: int | None = None
@@ -187,7 +186,7 @@ class Server:
         self._thread.join(CLOSE_TIMEOUT_S)
         self.drop_clients()
         self._driver.remove(self)
-        self._selector.close()
+        self._watcher.close()
         for sock in (self._listener, self._wake_read, self._wake_write):
             sock.close()
 
@@ -196,7 +195,7 @@ class Server:
     def _serve(self) -> None:
         self._thread_ident = threading.get_ident()
         while not self._is_closing:
-            self._ready = self._selector.select(self._patience_s())
+            self._ready = self._watcher.wait(self._patience_s())
             if self._is_closing:
                 return
             self._driver.run(self._attend)
@@ -215,16 +214,16 @@ class Server:
     def _attend(self) -> None:
         """Do what the sockets that are ready want, and what is due. Under the lock."""
         self._now_s = real_time.monotonic_s()
-        for key, mask in self._ready:
-            client = self._clients.get(key.fd)
+        for fileno, can in self._ready:
+            client = self._clients.get(fileno)
             if client is not None:
-                if mask & _WRITE:
+                if can & ~self._read_event:
                     self._send(client)
-                if mask & _READ:
+                if can & ~self._write_event:
                     self._read(client)
-            elif key.fileobj is self._listener:
+            elif fileno == self._listener.fileno():
                 self._accept()
-            elif key.fileobj is self._wake_read:
+            elif fileno == self._wake_read.fileno():
                 self._wake_read.recv(4096)
         if self._now_s >= self._looks_again_s:
             self._looks_again_s = self._now_s + LOOK_EVERY_S
@@ -243,8 +242,8 @@ class Server:
     def _watch(self, client: Client) -> None:
         """Wait for what the client's socket can do next: be written where octets are left, else be read."""
         wanted = self._wanted(client)
-        if client.socket.fileno() >= 0:
-            watch(self._selector, client.socket, before=client.watched, wanted=wanted, data=None)
+        if wanted != client.watched and (fileno := client.socket.fileno()) >= 0:
+            self._watcher.watch(fileno, before=client.watched, wanted=wanted)
             client.watched = wanted
 
     def _wanted(self, client: Client) -> int:
@@ -252,8 +251,8 @@ class Server:
         if not self._traffic.is_calm and (self._traffic.is_hung or len(client.to_broker) > MAX_LATE):
             return 0
         if client.unsent or connection.waiting:
-            return _WRITE
-        return 0 if (model := connection.model) is not None and model.is_blocked else _READ
+            return self._write_event
+        return 0 if (model := connection.model) is not None and model.is_blocked else self._read_event
 
     # ------------------------------------------------------------------------------------------------ sockets
 
@@ -279,12 +278,12 @@ class Server:
         """Let new clients wait in the kernel until a socket may be free again."""
         if self._is_listening:
             _log.warning("the AMQP port %s takes no more clients for the time being: %s", self.port, reason)
-            self._selector.unregister(self._listener)
+            self._watcher.watch(self._listener.fileno(), before=self._read_event, wanted=0)
             self._is_listening = False
 
     def _listen_again(self) -> None:
         if not self._is_listening:
-            self._selector.register(self._listener, selectors.EVENT_READ, None)
+            self._watcher.watch(self._listener.fileno(), before=0, wanted=self._read_event)
             self._is_listening = True
 
     def _new_connection(self, fileno: int) -> ServerConnection:
@@ -296,7 +295,7 @@ class Server:
 
     def _read(self, client: Client) -> bool:
         """Read once; return whether there may be more."""
-        if self._wanted(client) != _READ:
+        if self._wanted(client) != self._read_event:
             return False
         try:
             octets = client.socket.recv(READ_SIZE)
@@ -396,7 +395,7 @@ class Server:
         if self._clients.pop(client.socket.fileno(), None) is None:
             return
         if client.watched:
-            self._selector.unregister(client.socket)
+            self._watcher.watch(client.socket.fileno(), before=client.watched, wanted=0)
         client.socket.close()
         client.to_client.clear()
         client.to_broker.put(client.connection.lose)  # behind what it sent before
