@@ -211,7 +211,7 @@ class WireChannel:
                 self._refuse_content(errors.overlong_body())
             return
         if self._remaining == 0 and not self._body:
-            self._finish_content(payload)
+            self._finish_content(payload, is_in_one_frame=True)
             return
         if not self._is_too_large():
             self._keep(payload)
@@ -236,7 +236,7 @@ class WireChannel:
         assert self._method is not None, "content is refused only behind a method that has content"
         self._connection.refuse(refusal, self._method.class_id, self._method.method_id)
 
-    def _finish_content(self, body: bytes) -> None:
+    def _finish_content(self, body: bytes, *, is_in_one_frame: bool = False) -> None:
         method, fields, header = self._method, self._fields, self._header
         assert method is not None, "content is finished only behind a method that has content"
         assert header is not None, "and behind its header"
@@ -256,7 +256,7 @@ class WireChannel:
             self._connection.refuse(errors.internal_error(), 0, 0)
             return
         publish = _publish(channel, fields, properties)
-        if is_repeated and body:
+        if is_repeated and is_in_one_frame:
             self._remember_publish(header.properties_payload, header.body_size, publish)
         publish(body)
 

@@ -143,3 +143,13 @@ def test_a_third_publish_like_the_two_before_is_read_in_one_step() -> None:
     assert not process.called
     bodies = [queued.message.body for queued in client.broker.vhosts["/"].queues["q"].ready]
     assert bodies == [b"as ever", b"as ever", b"another", b"as ever"]
+
+
+@pytest.mark.parametrize("version", ["3.10", "4.0", "4.3"])
+def test_a_body_that_came_in_frames_may_not_come_again_in_one_that_is_too_large(version: str) -> None:
+    client = AmqpClient(version=version).open(frame_max=8192).open_channel()
+    client.write((method() + content(b"x" * 12_000, frame_max=8192)) * 2)
+    client.write(method() + content(b"x" * 12_000))
+    [(channel, name, fields)] = client.read()
+    text = "FRAME_ERROR - type 3, all octets = <<>>: {frame_too_large,12000,8184}"
+    assert (channel, name, fields["reply_text"]) == (0, "connection.close", text)
