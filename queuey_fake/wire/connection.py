@@ -248,9 +248,9 @@ class ServerConnection:
         self.phase = Phase.CLOSING
         if self.model is None:
             self._say_close(sent, class_id, method_id)
-            return
-        self.model.refuse(sent, class_id, method_id)
-        self._broker.deliver_mail()
+        elif self.model.is_open:  # else the client has been told why already
+            self.model.refuse(sent, class_id, method_id)
+            self._broker.deliver_mail()
 
     def _say_close(self, refusal: ConnectionException, class_id: int, method_id: int) -> None:
         fields = {"reply_code": refusal.code, "reply_text": refusal.text, "class_id": class_id, "method_id": method_id}

@@ -278,6 +278,16 @@ def test_a_closed_connection_drops_what_follows_and_answers_a_second_close(clien
     assert client.broker.connections == {}
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_closed_connection_is_told_nothing_more_of_octets_that_are_no_frames(version: str) -> None:
+    client = AmqpClient(version=version).open().open_channel()
+    client.publish(1, immediate=True)
+    assert client.names() == ["connection.close"]
+    client.write(PUBLISHING[:-1] + b"\x00")
+    assert not client.read()
+    assert client.server.ends_late
+
+
 def test_the_end_follows_close_ok(client: AmqpClient) -> None:
     client.write(codec.frame(99, 0, b""))
     assert client.names() == ["connection.close"]
