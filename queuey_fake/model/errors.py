@@ -251,6 +251,25 @@ def too_many_hashes(routing_key: str, hashes: int, limit: int) -> ChannelExcepti
     )
 
 
+def binding_key_not_permitted(routing_key: str) -> ChannelException:
+    """Say that a binding to an x-local-random exchange has no key; octet by octet (rabbit_exchange_type_local_random).
+
+    RabbitMQ prints the key with ~s, for which each octet is a character.
+    """
+    key = octets_of(routing_key).decode("latin-1")
+    return ChannelException(406, f"Non empty binding '{key}' key not permitted")
+
+
+def destination_is_no_queue() -> ChannelException:
+    """Say that no exchange can be bound to an x-local-random exchange (rabbit_exchange_type_local_random)."""
+    return ChannelException(406, "Destination not found")
+
+
+def queue_type_not_valid(queue_type: str) -> ChannelException:
+    """Say that no such queue can be bound to an x-local-random exchange (rabbit_exchange_type_local_random)."""
+    return ChannelException(406, f"Queue type rabbit_{queue_type}_queue not valid for this exchange type")
+
+
 def invalid_x_match(field: Field) -> ChannelException:
     """Say that the x-match of a binding to a headers exchange is none of the four (rabbit_exchange_type_headers)."""
     value = Printed(erlang_of(field.value))

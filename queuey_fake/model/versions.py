@@ -21,6 +21,8 @@ class Version:
     qos_global_is_per_consumer: bool
     sac_failover_waits_for_event: bool
     unknown_exchange_type_closes_connection: bool
+    exchange_types: tuple[str, ...]  # those in its core (rabbit_exchange_type_direct and so on)
+    further_exchange_words: tuple[str, ...]  # atoms that are no types (rabbit_khepri and rabbit_fifo name them)
     reply_to_returns_mandatory: bool
     malformed_reply_to_is_internal_error: bool
     reply_addresses_are_queues: bool  # rabbit_volatile_queue
@@ -82,6 +84,8 @@ _V3_10 = Version(
     qos_global_is_per_consumer=False,
     sac_failover_waits_for_event=True,
     unknown_exchange_type_closes_connection=True,
+    exchange_types=("direct", "fanout", "headers", "topic"),
+    further_exchange_words=(),
     reply_to_returns_mandatory=True,
     malformed_reply_to_is_internal_error=False,
     reply_addresses_are_queues=False,
@@ -140,6 +144,7 @@ _V4_0 = replace(
     refuses_unknown_delivery_mode=False,
     sac_failover_waits_for_event=False,
     unknown_exchange_type_closes_connection=False,
+    exchange_types=("direct", "fanout", "headers", "topic", "x-local-random"),
     queue_master_locator="ignored",
     quorum_counts_first_delivery=False,
     quorum_default_delivery_limit=20,
@@ -177,6 +182,8 @@ _V4_3 = replace(
     keeps_transient_exchanges=True,
     redelivered_if_delivery_count=True,
     qos_global_is_per_consumer=True,
+    exchange_types=("direct", "fanout", "headers", "topic", "x-local-random", "x-modulus-hash"),
+    further_exchange_words=("delayed", "x-jms-topic", "x-random"),
     reply_to_returns_mandatory=False,
     malformed_reply_to_is_internal_error=True,
     reply_addresses_are_queues=True,

@@ -6,7 +6,7 @@ and what goes with a queue or exchange that goes. Knows no channel and writes no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from queuey_fake.model import arguments as queue_arguments
@@ -112,11 +112,11 @@ class VHost:
                 found.append(consumer)
         return found
 
-    def _destinations(self, exchange: Exchange, message: Message) -> list[Destination]:
+    def _destinations(self, exchange: Exchange, message: Message) -> Collection[Destination]:
         headers = dead_letter.routing_headers(message) if exchange.type == "headers" else None
-        found = [destination for key in message.routing_keys for destination in exchange.matcher.match(key, headers)]
+        found = exchange.matcher.match(message.routing_keys, headers)
         if not found and exchange.alternate_exchange is not None:
-            return [Destination("exchange", exchange.alternate_exchange)]
+            return (Destination("exchange", exchange.alternate_exchange),)
         return found
 
     def dead_letter(self, message: Message, queue: Queue, *, reason: str, delivery_count: int) -> None:
@@ -330,14 +330,15 @@ class VHost:
         """Add a binding; one that there is stays. The exchange is checked before the queue (scenario bind_errors)."""
         self._check_ends(source, destination)
         exchange = self.exchange(source)
+        queue_type = None
         if destination.kind == "exchange":
             self.exchange(destination.name)
         else:
-            self.queue(destination.name)
-        exchange.matcher.check(routing_key, arguments)
+            queue_type = self.queue(destination.name).settings.queue_type
+        binding = Binding(source, routing_key, destination, arguments)
+        exchange.matcher.check(binding, queue_type)
         if destination.kind == "queue":  # behind what is wrong with the binding (rabbit_binding:binding_checks)
             self.accessible_queue(destination.name, connection)
-        binding = Binding(source, routing_key, destination, arguments)
         if self.bindings.add(binding):
             exchange.matcher.add(binding)
 

@@ -4,17 +4,20 @@ Owns what an exchange is and how its type chooses among its bindings. Routes not
 exchanges behind exchanges are the vhost's.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from queuey_fake.model import arguments as equivalence
 from queuey_fake.model import errors
 from queuey_fake.model.bindings import Binding, Destination
+from queuey_fake.model.erlang import Atom
 from queuey_fake.model.exchanges.default import DefaultMatcher
 from queuey_fake.model.exchanges.direct import DirectMatcher
 from queuey_fake.model.exchanges.fanout import FanoutMatcher
 from queuey_fake.model.exchanges.headers import HeadersMatcher
+from queuey_fake.model.exchanges.local_random import LocalRandomMatcher
+from queuey_fake.model.exchanges.modulus_hash import ModulusHashMatcher
 from queuey_fake.model.exchanges.topic import TopicMatcher
 from queuey_fake.model.fields import Table
 from queuey_fake.model.versions import Version
@@ -23,8 +26,11 @@ from queuey_fake.model.versions import Version
 class Matcher(Protocol):
     """How one type of exchange chooses among its bindings."""
 
-    def check(self, routing_key: str, arguments: Table) -> None:
-        """Refuse a key or arguments that a binding of such an exchange cannot have. Raises ChannelException."""
+    def check(self, binding: Binding, queue_type: str | None) -> None:
+        """Refuse a binding that such an exchange cannot have; `queue_type` is None where it leads to an exchange.
+
+        Raises ChannelException.
+        """
 
     def add(self, binding: Binding) -> None:
         """Take a new binding into account."""
@@ -32,8 +38,8 @@ class Matcher(Protocol):
     def remove(self, binding: Binding) -> None:
         """Forget a binding that was added."""
 
-    def match(self, routing_key: str, headers: Table | None) -> Iterable[Destination]:
-        """Return where a message goes; a destination may be named more than once."""
+    def match(self, routing_keys: Sequence[str], headers: Table | None) -> Collection[Destination]:
+        """Return where a message goes that has these keys; a destination may be named more than once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +61,21 @@ _MATCHERS: Mapping[str, Callable[[Version], Matcher]] = {
     "fanout": lambda _version: FanoutMatcher(),
     "topic": lambda version: TopicMatcher(max_hashes=version.max_topic_hashes),
     "headers": lambda version: HeadersMatcher(exact=version.headers_match_exactly),
+    "x-local-random": lambda _version: LocalRandomMatcher(),
+    "x-modulus-hash": lambda _version: ModulusHashMatcher(),
 }
 # Words that are atoms in every RabbitMQ, of which there are many thousands: these are the ones that somebody might take
 # for a type of exchange.
 _ATOMS = frozenset(
     {
         *"!#*+-.?BX_abcdefhijklmnpqrsuvwxyz",
-        *("", "all", "amqp", "any", "auto_delete", "bad", "badtype", "bar", "binding", "broadcast", "classic"),
-        *("cluster", "default", "delay", "dir", "dlx", "dummy", "durable", "error", "event", "exchange"),
-        *("false", "foo", "hash", "head", "header", "internal", "invalid", "invalid_type", "lazy", "local"),
-        *("log", "match", "message", "missing", "multi", "multicast", "nil", "no", "node", "none", "not"),
-        *("null", "ok", "other", "pattern", "priority", "publish", "push", "queue", "quorum", "rabbit"),
-        *("random", "regex", "rpc", "sticky", "stream", "subscribe", "system", "test", "trace", "transient"),
-        *("true", "type", "undefined", "unknown", "unsupported", "user", "vhost", "yes"),
+        *("", "all", "alternate-exchange", "amqp", "any", "auto_delete", "bad", "badtype", "bar", "binding"),
+        *("broadcast", "classic", "cluster", "default", "delay", "dir", "dlx", "dummy", "durable", "error", "event"),
+        *("exchange", "false", "foo", "hash", "head", "header", "internal", "invalid", "invalid_type", "lazy"),
+        *("local", "log", "match", "message", "missing", "multi", "multicast", "nil", "no", "node", "none", "not"),
+        *("null", "ok", "other", "pattern", "priority", "publish", "push", "queue", "quorum", "rabbit", "random"),
+        *("regex", "rpc", "sticky", "stream", "subscribe", "system", "test", "trace", "transient", "true", "type"),
+        *("undefined", "unknown", "unsupported", "user", "vhost", "yes"),
     }
 )
 _SYSTEM_EXCHANGES = (
@@ -122,10 +130,10 @@ def new_exchange(
 
 def check_type(type_: str, *, version: Version) -> None:
     """Raise ChannelException or, in 3.10, ConnectionException for a type that there is not."""
-    if type_ not in _MATCHERS:
+    if type_ not in version.exchange_types:
         raise errors.unknown_exchange_type(
             type_,
-            is_word=type_ in _ATOMS,
+            is_word=type_ in _ATOMS or type_ in version.further_exchange_words,
             closes_connection=version.unknown_exchange_type_closes_connection,
         )
 
@@ -145,9 +153,10 @@ def assert_equivalent(
     Of the arguments only alternate-exchange is compared.
     """
     if type_ != current.type:
-        # The type is an atom and so printed bare between the quotes, like the booleans.
+        # The type is an atom, printed between the quotes: bare, or with quotes of its own (scenario
+        # x_local_random_declare).
         raise errors.inequivalent(
-            "type", kind="exchange", name=current.name, vhost=vhost, received=type_, current=current.type
+            "type", kind="exchange", name=current.name, vhost=vhost, received=Atom(type_), current=Atom(current.type)
         )
     pairs = (
         ("durable", durable, current.durable),

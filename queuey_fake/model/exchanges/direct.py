@@ -1,6 +1,6 @@
 """Direct exchanges: the routing key equals the binding's."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 
 from queuey_fake.model.bindings import Binding, Destination
 from queuey_fake.model.fields import Table
@@ -12,7 +12,7 @@ class DirectMatcher:
     def __init__(self) -> None:
         self._by_key: dict[str, dict[Binding, Destination]] = {}
 
-    def check(self, routing_key: str, arguments: Table) -> None:
+    def check(self, binding: Binding, queue_type: str | None) -> None:
         """Accept any binding."""
 
     def add(self, binding: Binding) -> None:
@@ -26,6 +26,6 @@ class DirectMatcher:
         if not bindings:
             del self._by_key[binding.routing_key]
 
-    def match(self, routing_key: str, headers: Table | None) -> Iterable[Destination]:  # noqa: ARG002  a matcher's signature
-        """Return the destinations that are bound with this key."""
-        return self._by_key.get(routing_key, {}).values()
+    def match(self, routing_keys: Sequence[str], headers: Table | None) -> Collection[Destination]:  # noqa: ARG002  a matcher's signature
+        """Return the destinations that are bound with one of these keys."""
+        return [destination for key in routing_keys for destination in self._by_key.get(key, {}).values()]

@@ -1,6 +1,6 @@
 """Fanout exchanges: every binding matches."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 
 from queuey_fake.model.bindings import Binding, Destination
 from queuey_fake.model.fields import Table
@@ -12,7 +12,7 @@ class FanoutMatcher:
     def __init__(self) -> None:
         self._destinations: dict[Binding, Destination] = {}
 
-    def check(self, routing_key: str, arguments: Table) -> None:
+    def check(self, binding: Binding, queue_type: str | None) -> None:
         """Accept any binding."""
 
     def add(self, binding: Binding) -> None:
@@ -23,6 +23,6 @@ class FanoutMatcher:
         """Forget a binding that was added."""
         del self._destinations[binding]
 
-    def match(self, routing_key: str, headers: Table | None) -> Iterable[Destination]:  # noqa: ARG002  a matcher's signature
+    def match(self, routing_keys: Sequence[str], headers: Table | None) -> Collection[Destination]:  # noqa: ARG002  a matcher's signature
         """Return every destination."""
         return self._destinations.values()

@@ -5,7 +5,7 @@ only, a void argument asks for the header's presence alone, and not the types of
 values.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from queuey_fake.model import errors
@@ -23,9 +23,9 @@ class HeadersMatcher:
         self._exact = exact
         self._bindings: dict[Binding, tuple[bool, dict[str, Any]]] = {}
 
-    def check(self, routing_key: str, arguments: Table) -> None:  # noqa: ARG002  a matcher's signature
+    def check(self, binding: Binding, queue_type: str | None) -> None:  # noqa: ARG002  a matcher's signature
         """Refuse an x-match that is none of the four."""
-        match = arguments.get("x-match")
+        match = binding.arguments.get("x-match")
         if match is not None and (match.type != "longstr" or match.value not in _MATCHES):
             raise errors.invalid_x_match(match)
 
@@ -43,7 +43,7 @@ class HeadersMatcher:
         """Forget a binding that was added."""
         del self._bindings[binding]
 
-    def match(self, routing_key: str, headers: Table | None) -> Iterable[Destination]:  # noqa: ARG002  a matcher's signature
+    def match(self, routing_keys: Sequence[str], headers: Table | None) -> Collection[Destination]:  # noqa: ARG002  a matcher's signature
         """Return the destinations whose arguments the headers fulfil."""
         present = {key: self._comparable_header(field) for key, field in (headers or {}).items()}
         return [

@@ -4,7 +4,7 @@ Owns a trie of the bindings' words, as rabbit_db_topic_exchange does, so that a 
 not by the number of bindings. The empty key has no words; between two dots is an empty word (scenario xtopic_matrix).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from queuey_fake.model import errors
 from queuey_fake.model.bindings import Binding, Destination
@@ -34,11 +34,11 @@ class TopicMatcher:
         self._max_hashes = max_hashes
         self._root = _Node("")
 
-    def check(self, routing_key: str, arguments: Table) -> None:  # noqa: ARG002  a matcher's signature
+    def check(self, binding: Binding, queue_type: str | None) -> None:  # noqa: ARG002  a matcher's signature
         """Refuse a key with more `#` than this RabbitMQ takes (rabbit_exchange_type_topic:validate_binding)."""
-        hashes = words_of(routing_key).count("#")
+        hashes = words_of(binding.routing_key).count("#")
         if self._max_hashes is not None and hashes > self._max_hashes:
-            raise errors.too_many_hashes(routing_key, hashes, self._max_hashes)
+            raise errors.too_many_hashes(binding.routing_key, hashes, self._max_hashes)
 
     def add(self, binding: Binding) -> None:
         """Take a new binding into account."""
@@ -59,14 +59,22 @@ class TopicMatcher:
                 break
             del parent.children[word]
 
-    def match(self, routing_key: str, headers: Table | None) -> Iterable[Destination]:  # noqa: ARG002  a matcher's signature
-        """Return the destinations of the patterns that match the key."""
+    def match(self, routing_keys: Sequence[str], headers: Table | None) -> Collection[Destination]:  # noqa: ARG002  a matcher's signature
+        """Return the destinations of the patterns that match one of the keys."""
+        return [
+            destination
+            for key in routing_keys
+            for node in self._nodes(key)
+            for destination in node.destinations.values()
+        ]
+
+    def _nodes(self, routing_key: str) -> Iterable[_Node]:
         # All nodes that the words so far lead to, in the order in which they were found. Each is there once, however
         # many ways lead to it, so that no pattern makes them many.
         nodes = dict.fromkeys(_with_hashes([self._root]))
         for word in words_of(routing_key):
             nodes = dict.fromkeys(_with_hashes(_after(nodes, word)))
-        return [destination for node in nodes for destination in node.destinations.values()]
+        return nodes
 
 
 def _with_hashes(nodes: Iterable[_Node]) -> Iterable[_Node]:

@@ -204,3 +204,48 @@ def test_from_4_3_on_there_is_an_exchange_for_the_log(connect: Callable[..., Cli
     client = connect(version)
     client.publish("k", "m", exchange="amq.rabbitmq.log")
     assert client.heard()[-1].code == code
+
+
+def test_a_message_with_carbon_copies_goes_to_one_queue_of_a_local_random_exchange(client: Client) -> None:
+    exchange(client, "x", "x-local-random")
+    for queue in "ab":
+        client.declare(queue)
+        client.channel.queue_bind(queue, "x")
+    client.publish("k", "m", exchange="x", headers={"CC": ["a", "b"]})  # scenario x_local_random_cc
+    assert sorted([*client.ready("a"), *client.ready("b")]) == ["m"]
+
+
+def test_a_local_random_exchange_refuses_a_key_before_it_is_seen_whose_queue_it_is(client: Client) -> None:
+    exchange(client, "x", "x-local-random")
+    client.stranger().channel.queue_declare("theirs", exclusive=True)
+    client.declare("quorum", arguments={"x-queue-type": "quorum"})
+    told = []
+    for number, (queue, key) in enumerate([("theirs", "k"), ("theirs", ""), ("quorum", ""), ("missing", "k")]):
+        another = client.another(number + 2)
+        another.channel.queue_bind(queue, "x", key)
+        told.append(another.heard()[-1].text.split(" queue")[0])
+    assert told == [  # scenario x_local_random_bind_errors
+        "PRECONDITION_FAILED - Non empty binding 'k' key not permitted",
+        "RESOURCE_LOCKED - cannot obtain exclusive access to locked",
+        "PRECONDITION_FAILED - Queue type rabbit_quorum_queue not valid for this exchange type",
+        "NOT_FOUND - no",
+    ]
+
+
+def test_no_exchange_is_bound_behind_a_local_random_exchange(client: Client) -> None:
+    exchange(client, "x", "x-local-random")
+    exchange(client, "behind")
+    client.channel.exchange_bind("behind", "x")
+    assert client.heard()[-1].text == "PRECONDITION_FAILED - Destination not found"
+
+
+def test_a_dead_letter_goes_where_its_own_keys_lead_through_a_modulus_hash_exchange(client: Client) -> None:
+    exchange(client, "x", "x-modulus-hash")
+    for queue in "abc":
+        client.declare(queue)
+        client.channel.queue_bind(queue, "x")
+    for key in ("c", "key"):  # scenario x_modulus_hash_three: c goes to b, key to c
+        name = f"dies-as-{key}"
+        client.declare(name, arguments={"x-dead-letter-exchange": "x", "x-dead-letter-routing-key": key})
+        client.publish(name, key, expiration="0")
+    assert [client.ready(queue) for queue in "abc"] == [[], ["c"], ["key"]]
