@@ -462,7 +462,8 @@ class Engine:
             if end is not None:
                 naps.append(end - real_time.monotonic_s())
                 if naps[-1] <= 0:
-                    return False
+                    # A turn that was going on may have brought it: clients of the port are answered amid their turn.
+                    return self._is_ready(ready, then)
             with self.lock:
                 if not ready():
                     self._sleep(max(0.0, min(naps, default=self.wait_guard_s)))

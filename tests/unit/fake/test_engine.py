@@ -147,6 +147,28 @@ def test_a_clock_that_moves_by_itself_is_waited_for_really() -> None:
     assert broker.wait(lambda: not broker.model.queue_snapshots(), timeout_ms=5000)
 
 
+def test_who_does_not_wait_finds_what_a_turn_brings_that_is_going_on() -> None:
+    broker = Engine(Broker(now_ms=SystemClock().now_ms()), SystemClock())
+    begun, asked = threading.Event(), threading.Event()
+    brought: list[str] = []
+
+    def bring() -> None:
+        begun.set()
+        asked.wait(10)
+        brought.append("a delivery")
+
+    def is_there() -> bool:
+        found = bool(brought)
+        asked.set()
+        return found
+
+    turn = threading.Thread(target=broker.run, args=(bring,))
+    turn.start()
+    assert begun.wait(10)
+    assert broker.wait(is_there, timeout_ms=0)
+    turn.join()
+
+
 def test_a_broker_on_a_clock_that_moves_by_itself_cannot_be_advanced() -> None:
     with FakeBroker(clock=SystemClock()) as broker, pytest.raises(ValueError, match="moves by itself"):
         broker.advance(1)
