@@ -68,14 +68,23 @@ _MATCHERS: Mapping[str, Callable[[Version], Matcher]] = {
 # for a type of exchange.
 _ATOMS = frozenset(
     {
-        *"!#*+-.?BX_abcdefhijklmnpqrsuvwxyz",
-        *("", "all", "alternate-exchange", "amqp", "any", "auto_delete", "bad", "badtype", "bar", "binding"),
-        *("broadcast", "classic", "cluster", "default", "delay", "dir", "dlx", "dummy", "durable", "error", "event"),
-        *("exchange", "false", "foo", "hash", "head", "header", "internal", "invalid", "invalid_type", "lazy"),
-        *("local", "log", "match", "message", "missing", "multi", "multicast", "nil", "no", "node", "none", "not"),
-        *("null", "ok", "other", "pattern", "priority", "publish", "push", "queue", "quorum", "rabbit", "random"),
-        *("regex", "rpc", "sticky", "stream", "subscribe", "system", "test", "trace", "transient", "true", "type"),
-        *("undefined", "unknown", "unsupported", "user", "vhost", "yes"),
+        *"!#*+-.?BEX_abcdefhijklmnpqrsuvwxyz",
+        *("", "accept", "ack", "alert", "alias", "all", "alternate-exchange", "amqp", "amqp091", "any", "atom"),
+        *("auto_delete", "bad", "badtype", "bar", "binary", "binding", "broadcast", "bytes", "cache", "classic"),
+        *("clock", "cluster", "confirm", "create", "critical", "data", "date", "debug", "default", "delay", "delete"),
+        *("dev", "dict", "dir", "disable", "disabled", "dlx", "dummy", "durable", "echo", "email", "emergency"),
+        *("enable", "enabled", "error", "event", "events", "exchange", "false", "fatal", "float", "foo", "get", "hash"),
+        *("head", "header", "hello", "http", "https", "immediate", "info", "int", "integer", "internal", "invalid"),
+        *("invalid_type", "job", "json", "key", "keys", "lazy", "list", "local", "log", "long", "mandatory", "map"),
+        *("match", "message", "messages", "metrics", "missing", "monitoring", "multi", "multicast", "name", "new"),
+        *("nil", "no", "node", "none", "normal", "not", "notice", "null", "off", "ok", "old", "on", "other"),
+        *("partition", "partitions", "pattern", "post", "prefetch", "priority", "private", "prod", "public", "publish"),
+        *("push", "put", "queue", "queue_name", "queues", "quorum", "quorum_queue", "rabbit", "random", "read"),
+        *("ready", "regex", "reject", "retry", "return", "returns", "reverse", "root", "routing_key", "rpc", "self"),
+        *("simple", "state", "status", "sticky", "stream", "stream_queue", "string", "subscribe", "super", "system"),
+        *("tcp", "temporary", "test", "testing", "text", "this", "time", "timer", "trace", "tracing", "transient"),
+        *("true", "tuple", "type", "udp", "undefined", "unknown", "unsupported", "update", "user", "vhost", "warn"),
+        *("warning", "wildcard", "worker", "workers", "world", "write", "ws", "yes"),
     }
 )
 _SYSTEM_EXCHANGES = (

@@ -355,7 +355,9 @@ def test_a_type_with_a_hyphen_is_told_in_quotes_of_its_own() -> None:
     assert difference(current) == "'type': received 'direct' but current is ''x-local-random''"
 
 
-@pytest.mark.parametrize(("type_", "word"), [("bogus", "unknown"), ("queue", "invalid"), ("", "invalid")])
+@pytest.mark.parametrize(
+    ("type_", "word"), [("bogus", "unknown"), ("queue", "invalid"), ("retry", "invalid"), ("", "invalid")]
+)
 def test_a_type_that_rabbitmq_knows_as_a_word_is_invalid_and_another_unknown(type_: str, word: str) -> None:
     with pytest.raises(ChannelException, match=f"{word} exchange type '{type_}'"):
         exchanges.check_type(type_, version=VERSIONS["4.3"])
