@@ -186,6 +186,7 @@ class WireChannel:
         assert self._method is not None, "a content header is taken only behind a method that has content"
         header = ContentHeader(payload) if type_ == codec.HEADER else None
         if header is None or header.class_id != codec.CLASS_BASIC or header.weight:
+            _check_is_known(type_, payload)
             self._refuse_content(errors.unexpected_frame(_instead_of_header(header)))
             return
         limit = self._connection.version.max_announced_body
@@ -199,6 +200,7 @@ class WireChannel:
 
     def _take_body(self, type_: int, payload: bytes) -> None:
         if type_ != codec.BODY:
+            _check_is_known(type_, payload)
             text = "expected content body, got non content body frame instead"
             self._refuse_content(errors.unexpected_frame(text))
             return
@@ -305,6 +307,12 @@ def _remember(known: dict[bytes, T], octets: bytes, meaning: T) -> None:
     if len(known) >= _KNOWN_MAX:
         known.clear()
     known[octets] = meaning
+
+
+def _check_is_known(type_: int, payload: bytes) -> None:
+    """Raise UnknownMethod where AMQP has no such method: RabbitMQ looks for its name before anything else."""
+    if type_ == codec.METHOD:
+        codec.method_of(payload)
 
 
 def _instead_of_header(header: ContentHeader | None) -> str:

@@ -192,8 +192,10 @@ def test_the_connection_is_closed_for(what: str, version: str) -> None:
         codec.frame(1, 1, b"\x00\x3c\x00\x51"),
         codec.frame(1, 0, b"\x00\x0a\x00\x63"),
         codec.frame(1, 1, b"\x00\x32\x00\x0a\x00\x00\x01q\x00\x00\x00\x00\x03\x01aq"),
+        PUBLISHING + codec.frame(1, 1, b"\x00\x3c\x00\x51"),
+        PUBLISHING + header(3) + codec.frame(1, 1, b"\x00\x3c\x00\x51"),
     ],
-    ids=["unknown method", "unknown method on channel 0", "malformed table"],
+    ids=["unknown method", "unknown method on channel 0", "malformed table", "instead of header", "instead of body"],
 )
 def test_rabbitmqs_reader_crashes_and_the_connection_ends_without_a_word(client: AmqpClient, octets: bytes) -> None:
     client.write(octets)
