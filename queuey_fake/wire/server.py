@@ -229,15 +229,16 @@ class Server:
             self._looks_again_s = self._now_s + LOOK_EVERY_S
             self._look_after_silent_clients(self._now_s)
             self._listen_again()
-        if self._unwatched:
-            for client in self._unwatched:
-                self._watch(client)
-            self._unwatched.clear()
 
     def _wake(self) -> None:
         # Where the socket is full, so many wakes are waiting that one more says nothing.
         with contextlib.suppress(BlockingIOError):
             self._wake_write.send(b"\x00")
+
+    def _watch_anew(self) -> None:
+        for client in self._unwatched:
+            self._watch(client)
+        self._unwatched.clear()
 
     def _watch(self, client: Client) -> None:
         """Wait for what the client's socket can do next: be written where octets are left, else be read."""
@@ -437,6 +438,8 @@ class Server:
             return
         if client.connection.waiting:
             self._talking[client] = None
+        elif not client.watched:  # an alarm that kept it from being read may be over
+            self._unwatched[client] = None
         if client.connection.has_unread and not client.connection.is_blocked:
             self._reads_again[client] = None
 
@@ -465,7 +468,10 @@ class Server:
         while self._talking:
             client, _ = self._talking.popitem()
             self._send(client)
-        if threading.get_ident() != self._thread_ident and (self._unwatched or self._is_due_earlier()):
+        if threading.get_ident() == self._thread_ident:
+            if self._unwatched:
+                self._watch_anew()
+        elif self._unwatched or self._is_due_earlier():
             self._wake()
 
     def _is_due_earlier(self) -> bool:

@@ -226,6 +226,37 @@ def test_a_client_that_does_not_read_costs_a_bounded_buffer_and_nobody_else_wait
         slow.until("basic.deliver")
 
 
+def test_the_rest_follows_as_soon_as_there_is_room_for_it(
+    broker: FakeBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "LOOK_EVERY_S", 3600.0)
+    slow, quick = connect(broker, small_buffers=True), connect(broker)
+    slow.declare()
+    slow.say(1, m.BASIC_CONSUME, **(CONSUME | {"no_ack": True}))
+    slow.until("basic.consume-ok")
+    quick.say(1, m.CONFIRM_SELECT, nowait=True)
+    quick.publish(b"x" * 6_000_000)
+    quick.until("basic.ack")
+    size = 0
+    while size < 6_000_000:
+        size += len(slow.until("frame 3"))
+
+
+def test_a_client_whose_publish_had_begun_is_read_on_when_the_alarm_ends(
+    broker: FakeBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "LOOK_EVERY_S", 3600.0)
+    client, other = connect(broker), connect(broker)
+    client.say(1, m.CONFIRM_SELECT, nowait=True)
+    broker.faults.block()
+    client.say(1, m.BASIC_PUBLISH, **PUBLISH)
+    broker.advance(0)
+    other.declare()  # so the port has had the time to look at the client in another way
+    broker.faults.unblock()
+    client.socket.sendall(codec.content_frames(1, b"\x00\x00", b"job", 131_072))
+    client.until("basic.ack")
+
+
 def test_a_client_that_does_not_read_is_not_read_either(broker: FakeBroker, connect: Connect) -> None:
     flood = connect(broker, small_buffers=True)
     flood.declare()
