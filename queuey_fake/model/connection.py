@@ -102,10 +102,10 @@ class Connection:
             self.broker.deliver_mail()
 
     def blocks_publish(self) -> bool:
-        """Tell whether a publish has to wait for the end of an alarm: it is not read, and nothing behind it is.
+        """Block it at a publish while there is an alarm; tell whether nothing more is to be read from it.
 
-        RabbitMQ blocks a connection at its first publish under an alarm, whether it has published before or not, and
-        says connection.blocked then; it still writes (measured on 3.10.8, 4.0.5 and 4.3.6).
+        RabbitMQ does so behind any frame of a content, whether the connection has published before or not, and says
+        connection.blocked then; it still writes (rabbit_reader:publish_received; measured on 3.10.8, 4.0.5 and 4.3.6).
         """
         alarm = self.broker.alarm
         if alarm is not None and not self.is_blocked and self.is_open:

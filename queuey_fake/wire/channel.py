@@ -55,8 +55,6 @@ class ConnectionDoor(Protocol):
     known_properties: dict[bytes, Properties]
     last_publish: LastPublish | None
     """None also while a content is being put together."""
-    has_begun_publish: bool
-    """Whether the method of the next publish came before any alarm that there is, and waits for its content."""
     unfinished_octets: int
 
     def open_channel(self, number: int) -> Channel:
@@ -125,10 +123,6 @@ class WireChannel:
         if fields is None:
             fields = codec.decode_fields(m.BASIC_PUBLISH, payload)
             _remember(known, payload, fields)
-        if self._connection.has_begun_publish:
-            self._connection.has_begun_publish = False
-        elif self._channel is not None:
-            self._channel.connection.blocks_publish()  # its content is not read then, nor anything behind it
         self._begin_content(m.BASIC_PUBLISH, fields, payload)
 
     def _take_method(self, payload: bytes) -> None:

@@ -31,6 +31,7 @@ _FRAME_HEADER_SIZE = codec.FRAME_HEADER.size
 # The types of frames that a channel takes, and how long the payload of each is at least for RabbitMQ to make something
 # of it (rabbit_command_assembler:analyze_frame).
 _OF_CHANNELS = {codec.METHOD: codec.METHOD_IDS.size, codec.HEADER: codec.CONTENT_HEADER.size, codec.BODY: 0}
+_OF_CONTENT = (codec.HEADER, codec.BODY)  # behind one of these an alarm blocks (rabbit_reader:post_process_frame)
 _NEVER = 1 << 32  # longer than any payload
 
 
@@ -61,7 +62,7 @@ class ServerConnection:
         self.known_publishes: dict[bytes, dict[str, Any]] = {}
         self.known_properties: dict[bytes, Properties] = {}
         self.last_publish: LastPublish | None = None
-        self.has_begun_publish = False
+        self._came_before_alarm = 0  # of what is not read, how many octets of a publish came before any alarm
         self.phase = Phase.HEADER
         self.model: Connection | None = None
         self.heartbeat_s = 0
@@ -151,6 +152,7 @@ class ServerConnection:
     def _take_frames(self, data: bytes) -> int:
         """Take the frames that are there in full, unless an alarm keeps them unread; return where they end."""
         at, end = 0, len(data)
+        before_alarm, self._came_before_alarm = self._came_before_alarm, 0
         channels = self._channels
         while end - at >= _FRAME_HEADER_SIZE and not self.is_finished:
             if (model := self.model) is not None and model.is_blocked:
@@ -180,6 +182,8 @@ class ServerConnection:
                 self._take_frame(type_, channel, payload)
             else:
                 wire_channel.process(type_, payload)
+            if type_ in _OF_CONTENT and self._broker.alarm is not None and at > before_alarm and model is not None:
+                model.blocks_publish()
         return at
 
     def _take_repeated(self, last: LastPublish, data: bytes, at: int) -> int | None:
@@ -198,8 +202,8 @@ class ServerConnection:
             is_like_last = len(begun) >= last.method_size and opening.startswith(begun)
         if not is_like_last or self._broker.alarm is not None:
             return None
-        self.has_begun_publish = not is_whole
         if not is_whole:
+            self._came_before_alarm = len(data) - at
             return at
         last.publish(data[at + len(opening) : end])
         return end + 1
