@@ -414,6 +414,8 @@ class Server:
             return
         for client in list(self._clients.values()):
             heartbeat_s = client.connection.heartbeat_s
+            if client.connection.is_blocked:  # what it sends is not read (rabbit_reader:maybe_block pauses the monitor)
+                client.received_s = now_s
             is_late = client.connection.model is None and now_s - client.opened_s > HANDSHAKE_TIMEOUT_S
             # Nobody is timed out in virtual time, where a test may stand still for as long as it likes.
             is_mute = (

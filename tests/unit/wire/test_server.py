@@ -347,6 +347,20 @@ def test_a_silent_client_is_dropped_on_real_time_only(connect: Connect) -> None:
             assert client.read()[0] == told
 
 
+def test_a_client_that_an_alarm_keeps_from_being_read_is_not_taken_for_silent(connect: Connect) -> None:
+    with FakeBroker(clock=SystemClock()) as broker:
+        client = connect(broker, heartbeat=60)
+        client.declare()
+        broker.faults.block()
+        client.publish(b"job")
+        server_of(broker).take_in()
+        look_after(broker, 181.0)
+        assert client.read()[0] == "frame 8"
+        broker.faults.unblock()
+        client.say(1, m.TX_SELECT)
+        assert client.read()[0] == "tx.select-ok"
+
+
 def test_a_client_that_never_finishes_the_handshake_is_dropped(broker: FakeBroker, connect: Connect) -> None:
     serving = server_of(broker)
     with socket.create_connection((serving.host, serving.port), TIMEOUT_S) as mute:
