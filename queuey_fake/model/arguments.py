@@ -16,10 +16,13 @@ from queuey_fake.model.versions import Version
 
 MAX_EXPIRY_MS = 315_360_000_000  # ten years (rabbit_misc:check_expiry)
 MAX_PRIORITY = 255
+MAX_SEGMENT_BYTES = 3_000_000_000  # of streams, as the bounds of their filters
+MIN_FILTER_BYTES, MAX_FILTER_BYTES = 16, 255
 
 _MODULES = {"classic": "rabbit_classic_queue", "quorum": "rabbit_quorum_queue", "stream": "rabbit_stream_queue"}
 _UNDEFINED = "undefined"
 _QUEUE_TYPES = ("classic", "quorum", "stream")
+_UNITS_OF_AGE = ("Y", "M", "D", "h", "m", "s")
 _INTEGER_TYPES = frozenset({"byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint"})
 
 Check = Callable[[Field, Table], Term]  # the reason for a refusal, or None
@@ -66,7 +69,7 @@ def queue_settings(properties: QueueProperties, *, queue: str, vhost: str, versi
 
     Raises ChannelException or ConnectionException, the first in RabbitMQ's order: the dead letter exchange's type
     (rabbit_channel), types and values of the arguments, arguments of other queue types (rabbit_amqqueue), denied
-    features, and what the queue type itself refuses.
+    features, and what the queue type itself refuses. A stream that RabbitMQ would make is refused last of all.
     """
     arguments = _with_queue_type(properties.arguments, version)
     exchange = arguments.get("x-dead-letter-exchange")
@@ -82,7 +85,10 @@ def queue_settings(properties: QueueProperties, *, queue: str, vhost: str, versi
     if queue_type == "classic":
         _check_master_locator(arguments, exclusive=properties.exclusive, version=version)
         return _settings_of(arguments, queue_type, version)
-    _check_quorum_properties(properties, queue=queue, vhost=vhost)
+    _check_replicated_properties(properties, queue=queue, vhost=vhost)
+    if queue_type == "stream":
+        _check_stream_sizes(arguments, version)
+        raise errors.no_streams(queue, vhost)
     return _quorum_settings_of(arguments, version)
 
 
@@ -118,8 +124,6 @@ def check_queue_type(arguments: Table, *, queue: str, vhost: str, version: Versi
         raise errors.invalid_argument("x-queue-type", queue, vhost, _unacceptable_type(field))
     if field.value not in _QUEUE_TYPES:
         raise errors.invalid_argument("x-queue-type", queue, vhost, f"unsupported queue type '{field.value}'")
-    if field.value == "stream":
-        raise errors.no_streams(queue, vhost)
     queue_type: str = field.value
     return queue_type
 
@@ -216,6 +220,8 @@ def expiration_ms(expiration: str | None) -> int | None:
 def _queue_arguments(queue_type: str, version: Version) -> tuple[str, ...]:
     if queue_type == "quorum":
         return _QUORUM_ARGUMENTS + version.further_quorum_arguments
+    if queue_type == "stream":
+        return _STREAM_ARGUMENTS + version.further_stream_arguments
     return _CLASSIC_ARGUMENTS + version.further_classic_arguments
 
 
@@ -274,9 +280,7 @@ def _queue_rules(queue_type: str, version: Version) -> tuple[Mapping[str, "Check
 
 
 def _any_queue_arguments(version: Version) -> frozenset[str]:
-    return frozenset(_STREAM_ARGUMENTS).union(
-        version.further_stream_arguments, _queue_arguments("classic", version), _queue_arguments("quorum", version)
-    )
+    return frozenset().union(*(_queue_arguments(queue_type, version) for queue_type in _QUEUE_TYPES))
 
 
 # The checks, in the order in which they are made (declare_args/0 and consume_args/0)
@@ -365,6 +369,20 @@ def _queue_version(versions: tuple[int, ...]) -> Check:
     return check
 
 
+def _max_age(*, crashes_without_number: bool) -> Check:
+    def check(field: Field, arguments: Table) -> Term:
+        if refusal := _string(field, arguments):
+            return refusal
+        age = field.value.partition("\n")[0]  # a dot in RabbitMQ's pattern matches no line end
+        unit = age.lstrip("0123456789")
+        number = age.removesuffix(unit)
+        if not number and crashes_without_number:
+            raise errors.internal_error()
+        return None if number.strip("0") and unit in _UNITS_OF_AGE else Atom("invalid_max_age")
+
+    return check
+
+
 def _queue_checks(version: Version) -> Mapping[str, Check]:
     return {
         "x-expires": _expires,
@@ -384,6 +402,10 @@ def _queue_checks(version: Version) -> Mapping[str, Check]:
         "x-consumer-timeout": _not_negative,
         "x-consumer-disconnected-timeout": _not_negative,
         "x-quorum-initial-group-size": _positive,
+        "x-max-age": _max_age(crashes_without_number=version.max_age_without_number_crashes),
+        "x-stream-max-segment-size-bytes": _not_negative,
+        "x-stream-filter-size-bytes": _not_negative,
+        "x-initial-cluster-size": _positive,
         "x-queue-leader-locator": _one_of(version.queue_leader_locators, Atom("invalid_queue_locator_arg")),
     }
 
@@ -422,7 +444,8 @@ def _check_master_locator(arguments: Table, *, exclusive: bool, version: Version
         raise errors.internal_error()
 
 
-def _check_quorum_properties(properties: QueueProperties, *, queue: str, vhost: str) -> None:
+def _check_replicated_properties(properties: QueueProperties, *, queue: str, vhost: str) -> None:
+    """Refuse what neither quorum queues nor streams can be (rabbit_queue_type_util)."""
     refused = (
         (properties.auto_delete, "auto-delete"),
         (properties.exclusive, "exclusive-owner"),
@@ -431,6 +454,20 @@ def _check_quorum_properties(properties: QueueProperties, *, queue: str, vhost: 
     for is_refused, property_ in refused:
         if is_refused:
             raise errors.invalid_property(property_, queue, vhost)
+
+
+def _check_stream_sizes(arguments: Table, version: Version) -> None:
+    """Refuse sizes that are out of bounds (rabbit_stream_queue:declare)."""
+    segment, filter_ = arguments.get("x-stream-max-segment-size-bytes"), arguments.get("x-stream-filter-size-bytes")
+    if segment and segment.value > MAX_SEGMENT_BYTES:
+        raise errors.segment_size_exceeded()
+    if filter_ and version.stream_filter_size_refusal is not None:
+        # In Erlang whatever is no number is more than any number.
+        size = (
+            filter_.value if isinstance(filter_.value, int | float) and filter_.type != "bool" else MAX_FILTER_BYTES + 1
+        )
+        if not MIN_FILTER_BYTES <= size <= MAX_FILTER_BYTES:
+            raise errors.invalid_filter_size(version.stream_filter_size_refusal)
 
 
 def _settings_of(arguments: Table, queue_type: str, version: Version) -> QueueSettings:

@@ -235,6 +235,16 @@ def no_streams(queue: str, vhost: str) -> ConnectionException:
     return ConnectionException(540, f"{resource('queue', queue, vhost)} cannot be a stream: streams are not imitated")
 
 
+def segment_size_exceeded() -> ChannelException:
+    """Say that the segments of a stream would be too large (rabbit_stream_queue:check_max_segment_size_bytes)."""
+    return ChannelException(406, "Exceeded max value for x-stream-max-segment-size-bytes")
+
+
+def invalid_filter_size(text: str) -> ChannelException:
+    """Say in the version's own text that a filter has no such size (rabbit_stream_queue:check_filter_size)."""
+    return ChannelException(406, text)
+
+
 def unknown_exchange_type(type_: str, *, is_word: bool, closes_connection: bool) -> AmqpException:
     """Say that there is no such exchange type (rabbit_exchange:check_type); 3.10 closes the connection for it.
 

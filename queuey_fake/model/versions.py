@@ -38,6 +38,8 @@ class Version:
     refuses_queue_version_1: bool
     queue_master_locator: str  # "checked", "ignored", "denied"
     empty_queue_type_is_default: bool
+    max_age_without_number_crashes: bool  # x-max-age of "h" (rabbit_amqqueue:check_max_age)
+    stream_filter_size_refusal: str | None  # what is said of one beyond its bounds (rabbit_stream_queue)
     quorum_counts_first_delivery: bool  # header x-delivery-count 0 on a first delivery
     quorum_nack_counts_as_acquired: bool  # nack raises x-acquired-count only
     quorum_default_delivery_limit: int | None
@@ -101,6 +103,8 @@ _V3_10 = Version(
     refuses_queue_version_1=False,
     queue_master_locator="checked",
     empty_queue_type_is_default=False,
+    max_age_without_number_crashes=True,
+    stream_filter_size_refusal=None,
     quorum_counts_first_delivery=True,
     quorum_nack_counts_as_acquired=False,
     quorum_default_delivery_limit=None,
@@ -153,6 +157,7 @@ _V4_0 = replace(
     dead_letters_are_replies=False,
     negative_delivery_limit_is_none=True,
     queue_type_undefined_is_default=True,
+    stream_filter_size_refusal="Invalid value for  x-stream-filter-size-bytes",
     lowest_max_priority=1,
     lazy_queues_forget_expirations=False,
     quorum_priorities="two classes",
@@ -195,6 +200,8 @@ _V4_3 = replace(
     refuses_queue_version_1=True,
     queue_master_locator="denied",
     empty_queue_type_is_default=True,
+    max_age_without_number_crashes=False,
+    stream_filter_size_refusal="Invalid value for x-stream-filter-size-bytes",
     quorum_nack_counts_as_acquired=True,
     quorum_return_activates_no_consumer=False,
     tx_needs_queues_at_commit=True,

@@ -131,6 +131,7 @@ def test_a_transient_queue_is_denied_by_4_3_unless_permitted() -> None:
     assert declared({}, durable=False, version="4.0")
 
 
+@pytest.mark.parametrize("queue_type", ["quorum", "stream"])
 @pytest.mark.parametrize(
     ("options", "property_"),
     [
@@ -139,8 +140,87 @@ def test_a_transient_queue_is_denied_by_4_3_unless_permitted() -> None:
         ({"exclusive": True}, "exclusive-owner"),
     ],
 )
-def test_a_quorum_queue_is_durable_and_shared(options: dict[str, object], property_: str) -> None:
-    assert refusal_of({"x-queue-type": "quorum"}, version="4.0", **options) == f"invalid property '{property_}'"
+def test_a_quorum_queue_or_stream_is_durable_and_shared(
+    queue_type: str, options: dict[str, object], property_: str
+) -> None:
+    assert refusal_of({"x-queue-type": queue_type}, version="4.0", **options) == f"invalid property '{property_}'"
+
+
+@pytest.mark.parametrize("version", ALL)
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"x-max-age": "1x"}, "invalid arg 'x-max-age': invalid_max_age"),
+        ({"x-max-age": "00h"}, "invalid arg 'x-max-age': invalid_max_age"),
+        ({"x-max-age": "5"}, "invalid arg 'x-max-age': invalid_max_age"),
+        ({"x-max-age": 5}, "invalid arg 'x-max-age': {unacceptable_type,signedint}"),
+        ({"x-initial-cluster-size": 0}, "invalid arg 'x-initial-cluster-size': {value_zero,0}"),
+        ({"x-max-age": "1x", "x-expires": 1}, "invalid arg 'x-max-age': invalid_max_age"),
+        ({"x-max-age": "1h", "x-expires": 1}, "invalid arg 'x-expires' of queue type rabbit_stream_queue"),
+        (
+            {"x-stream-max-segment-size-bytes": 3_000_000_001},
+            "Exceeded max value for x-stream-max-segment-size-bytes",
+        ),
+    ],
+)
+def test_a_stream_is_refused_as_rabbitmq_refuses_it(version: str, values: dict[str, object], text: str) -> None:
+    # Scenario stream_arguments_refused
+    assert refusal_of({"x-queue-type": "stream", **values}, version=version) == text
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"x-max-age": "01h"},
+        {"x-max-age": "9" * 5000 + "Y"},
+        {"x-max-age": "1h\nand more"},
+        {"x-max-length-bytes": 0, "x-stream-max-segment-size-bytes": 3_000_000_000, "x-stream-filter-size-bytes": 16},
+    ],
+)
+def test_a_stream_that_rabbitmq_would_make_is_refused_in_words_of_our_own(values: dict[str, object]) -> None:
+    with pytest.raises(ConnectionException) as caught:
+        declared({"x-queue-type": "stream", **values})
+    assert (caught.value.code, caught.value.text) == (
+        540,
+        "NOT_IMPLEMENTED - queue 'q' in vhost '/' cannot be a stream: streams are not imitated",
+    )
+
+
+@pytest.mark.parametrize(("version", "code"), [("3.10", 541), ("4.0", 541), ("4.3", 406)])
+def test_an_age_that_begins_with_no_digit_crashes_the_channel_before_4_3(version: str, code: int) -> None:
+    with pytest.raises(AmqpException) as caught:  # scenario stream_max_age_without_number
+        declared({"x-queue-type": "stream", "x-max-age": "h"}, version=version)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("size", "in_4_0", "in_4_3"),
+    [
+        (15, "Invalid value for  x-stream-filter-size-bytes", "Invalid value for x-stream-filter-size-bytes"),
+        (256, "Invalid value for  x-stream-filter-size-bytes", "Invalid value for x-stream-filter-size-bytes"),
+        (
+            -1,
+            "Invalid value for  x-stream-filter-size-bytes",
+            "invalid arg 'x-stream-filter-size-bytes': {value_negative,-1}",
+        ),
+        (
+            "16",
+            "Invalid value for  x-stream-filter-size-bytes",
+            "invalid arg 'x-stream-filter-size-bytes': \"expected integer, got longstr\"",
+        ),
+    ],
+)
+def test_the_filter_of_a_stream_has_bounds_from_4_0_on(size: object, in_4_0: str, in_4_3: str) -> None:
+    # Scenario stream_filter_size_refused
+    told = [
+        refusal_of({"x-queue-type": "stream", "x-stream-filter-size-bytes": size}, version=version) for version in ALL
+    ]
+    assert told == [
+        "NOT_IMPLEMENTED - queue 'q' in vhost '/' cannot be a stream: streams are not imitated",
+        in_4_0,
+        in_4_3,
+    ]
 
 
 def test_only_classic_queues_are_named_by_the_server() -> None:
