@@ -24,6 +24,7 @@ from queuey_fake.wire.methods import Method
 
 _PUBLISH_IDS = codec.METHOD_IDS.pack(60, 40)
 UNFINISHED_MAX = 268_435_456
+_UNREADABLE = Properties.from_payload(b"\xff\xff")  # all properties are announced, and none is there
 _KNOWN_MAX = 1024
 _KNOWN_OCTETS_MAX = 1024
 _STANDS_FOR_LAST_DECLARED = (  # methods in which an empty queue name stands for the queue declared last
@@ -249,7 +250,7 @@ class WireChannel:
         try:
             properties = self._properties_of(header.properties_payload)
         except MalformedTable:
-            self._connection.refuse(errors.internal_error(), 0, 0)
+            self._publish_unreadable(channel, fields)
             return
         publish = _publish(channel, fields, properties)
         if is_repeated and is_in_one_frame:
@@ -266,6 +267,13 @@ class WireChannel:
             body_size=size,
             publish=publish,
         )
+
+    def _publish_unreadable(self, channel: Channel, fields: dict[str, Any]) -> None:
+        """Refuse properties that cannot be read, but after all else: RabbitMQ comes to read them only then."""
+        try:
+            _publish(channel, fields, _UNREADABLE)(b"")
+        except MalformedTable:
+            self._connection.refuse(errors.internal_error(), 0, 0)
 
     def _refuse_publish(self, channel: Channel, refusal: AmqpException) -> None:
         if channel.state is ChannelState.OPEN:

@@ -371,6 +371,20 @@ def test_an_alarm_blocks_a_connection_behind_a_frame_of_content(what: str, repea
     assert client.names() == told
 
 
+@pytest.mark.parametrize("properties", [b"\x20\x00\x00\x00\x00\x05abc", b"\x80\x00\x05ab", b""])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_properties_that_cannot_be_read_matter_last(properties: bytes, version: str) -> None:
+    client = AmqpClient(version=version).open().open_channel()
+    client.publish(1, b"job", properties, exchange="nowhere")
+    assert client.names() == ["channel.close"]
+    client.publish(1, b"job", properties)  # dropped, for the channel is closed
+    assert client.read() == []
+    client.open_channel(2)
+    client.publish(2, b"job", properties, immediate=True)
+    [(_, name, fields)] = client.read()
+    assert (name, fields["reply_code"]) == ("connection.close", 540)
+
+
 def test_channels_may_interleave_their_contents(client: AmqpClient) -> None:
     client.open_channel(2)
     client.say(1, m.QUEUE_DECLARE, **DECLARE)
