@@ -386,9 +386,10 @@ class Channel(DeclaringChannel):
         if message.deaths is not None or queued.annotations is not None:
             properties = delivered_properties(message, queued.annotations)
         self._send_delivery(consumer.tag, tag, message, properties, is_redelivered=queued.redelivered)
-        if consumer.no_ack:
+        queue = self.consumers[consumer.tag][1]
+        if consumer.no_ack and not (self.connection.is_refused and queue.is_settled_by_channels):
             return None
-        pending = PendingAck(tag, consumer.tag, self.consumers[consumer.tag][1], queued)
+        pending = PendingAck(tag, consumer.tag, queue, queued)
         self.unacked.add(pending)
         return pending
 

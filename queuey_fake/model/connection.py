@@ -45,6 +45,8 @@ class Connection:
         self.channels: dict[int, Channel] = {}
         self.outbox: deque[Any] = deque()  # of events, and of what the front end itself says between them
         self.is_open = True
+        self.is_refused = False
+        """Whether it ends for what its client did on a channel: the others settle nothing any more."""
         self.is_lost = False
         """Whether it ended without a word: its front end is to end it in the same way."""
         self.is_blocked = False
@@ -81,8 +83,18 @@ class Connection:
         """Let go of a channel that is closed; its number may be opened again."""
         del self.channels[channel.number]
 
-    def refuse(self, refusal: ConnectionException, class_id: int, method_id: int) -> None:
-        """Close the connection for what its client did."""
+    def refuse(
+        self, refusal: ConnectionException, class_id: int, method_id: int, *, channel: Door | None = None
+    ) -> None:
+        """Close the connection for what its client did, on a channel or beside them.
+
+        The channel gives back what it holds before the connection hears of it (rabbit_channel:handle_exception): the
+        others, whichever was opened first, may still be handed that, which is its end where a classic queue hands it
+        to a consumer without acknowledgements (scenarios connection_refused_auto_ack_beside, also of a quorum queue).
+        """
+        if channel is not None:
+            self.is_refused = True
+            self._release(channel)
         self._end()
         self.send(events.ConnectionClose(refusal.code, refusal.text, class_id, method_id))
 
@@ -126,10 +138,14 @@ class Connection:
         self.is_open = False
         channels = list(self.channels.values())
         for channel in channels:
-            if channel.state is ChannelState.OPEN:
-                channel.release()
-            channel.state = ChannelState.CLOSED
+            self._release(channel)
         self.channels = {}
         for queue in [queue for queue in self.vhost.queues.values() if queue.owner is self]:
             queue.stop(CONNECTION_ENDED)
         self.broker.forget(self)
+
+    @staticmethod
+    def _release(channel: Door) -> None:
+        if channel.state is ChannelState.OPEN:
+            channel.release()
+        channel.state = ChannelState.CLOSED

@@ -104,7 +104,7 @@ class Door(ABC):
         if told is not refusal:
             refusal, class_id, method_id = told, 0, 0
         if isinstance(refusal, ConnectionException):
-            self.connection.refuse(refusal, class_id, method_id)
+            self.connection.refuse(refusal, class_id, method_id, channel=self)
             return
         self.state = ChannelState.CLOSING
         self.release()

@@ -70,6 +70,9 @@ class QueueIdentity:
 class Queue:
     """One classic queue."""
 
+    is_settled_by_channels = False
+    """Whether the channel settles what its consumers without acknowledgements get, when it has it."""
+
     def __init__(self, identity: QueueIdentity, host: QueueHost) -> None:
         settings = identity.settings
         self.identity = identity

@@ -43,6 +43,7 @@ class _Publisher:
 class QuorumQueue(Queue):
     """One quorum queue. `level` of its messages is their place among the version's priorities."""
 
+    is_settled_by_channels = True
     ready: QuorumReadyMessages  # type: ignore[assignment]  # another order behind the same methods
 
     def __init__(self, identity: QueueIdentity, host: QueueHost) -> None:

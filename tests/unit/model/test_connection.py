@@ -55,6 +55,27 @@ def test_a_refusal_that_closes_the_connection_ends_all_its_channels(client: Clie
     assert client.broker.connection_snapshots() == []
 
 
+def test_the_channel_that_is_refused_gives_back_before_those_that_were_opened_earlier(client: Client) -> None:
+    client.declare("q")
+    client.publish("q", "a")
+    other = client.another(2)
+    other.get("q", ack=False)
+    client.consume("q", "takes all", no_ack=True)
+    other.channel.basic_recover(requeue=False)
+    assert client.ready("q") == []
+
+
+def test_a_refused_connection_settles_nothing_for_a_quorum_queue(client: Client) -> None:
+    client.declare("q", arguments={"x-queue-type": "quorum"})
+    client.publish("q", "a")
+    other = client.another(2)
+    other.get("q", ack=False)
+    client.consume("q", "takes all", no_ack=True)
+    observer = client.stranger()
+    other.channel.basic_recover(requeue=False)
+    assert observer.headers(observer.get("q"))["x-delivery-count"] == 2
+
+
 def test_a_front_end_learns_who_has_something_to_say(client: Client) -> None:
     waiting = client.broker.connections_with_output
     waiting.clear()
