@@ -88,7 +88,7 @@ class QuorumQueue(Queue):
         self.ready.append(self._new(message))
         if self._host.observer is not None:
             self._report("queued", message)
-        self.run()
+        self._check_out(self._timers.now_ms - 1)  # a TTL of 0 leaves the rest of its millisecond to be delivered in
         return True
 
     def _refuses(self, publisher: Mailbox) -> bool:
@@ -109,9 +109,17 @@ class QuorumQueue(Queue):
         return queued
 
     def run(self) -> None:
+        """Look at the head and at the consumers again, in a millisecond after what lives for no time came.
+
+        Each command of a client is an entry of the log with an instant of its own (scenario
+        quorum_ttl_zero_behind_the_head_consumed).
+        """
+        self._check_out(self._timers.now_ms)
+
+    def _check_out(self, over_age_ms: int) -> None:
         """Drop what is over age at the head, deliver what can be delivered, then look at the limits (checkout)."""
-        self._drop_over_age(self._timers.now_ms - 1)
-        while self._deliver_ready():
+        self._drop_over_age(over_age_ms)
+        while self._deliver_ready(over_age_ms):
             self._look_at_limits()
             self.drop_expired()
         self._look_at_limits()
@@ -119,7 +127,7 @@ class QuorumQueue(Queue):
         self.drop_expired()
         self._look_at_limits()
 
-    def _deliver_ready(self) -> bool:
+    def _deliver_ready(self, over_age_ms: int) -> bool:
         """Deliver once to whoever has room; return whether a consumer has room again that settles at once.
 
         Each consumer is sent at once what it gets of all (add_delivery_effects). One without acknowledgements has its
@@ -130,7 +138,7 @@ class QuorumQueue(Queue):
             chosen.setdefault(consumer, []).append(self.ready.pop())
             if not self.settings.single_active_consumer and not self.consumers.has_credit(consumer):
                 self.consumers.block(consumer)  # it leaves at once, not when the next delivery is tried
-            self._drop_over_age(self._timers.now_ms - 1)
+            self._drop_over_age(over_age_ms)
         settling_at_once = []
         for consumer in sorted(chosen, key=lambda each: self._place(each.mailbox, each.tag)):
             for queued in chosen[consumer]:

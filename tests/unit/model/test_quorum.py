@@ -420,3 +420,13 @@ def test_what_lives_for_no_time_expires_when_it_comes_back(connect: Callable[...
     client.publish("q", "a")
     client.channel.basic_nack(1)
     assert (client.delivered(), client.ready("dead")) == ([("t", "a")], ["a"])
+
+
+def test_what_lives_for_no_time_is_over_age_for_whoever_consumes_later(client: Client) -> None:
+    client.declare("dead")
+    client.declare("q", arguments=TO_DEAD)
+    client.publish("q", "a")
+    client.publish("q", "b", expiration="0")
+    client.publish("q", "c")
+    client.consume("q", "t")
+    assert (client.delivered(), client.ready("dead")) == ([("t", "a"), ("t", "c")], ["b"])
