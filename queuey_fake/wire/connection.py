@@ -229,7 +229,7 @@ class ServerConnection:
         if self.phase in (Phase.CLOSING, Phase.CLOSED):
             if channel == 0 and type_ == codec.METHOD:
                 self._take_closing_method(payload)
-        elif not _is_readable(type_, payload):
+        elif not _is_readable(type_, payload) and (channel == 0 or self.phase is Phase.RUNNING):
             self.refuse(errors.frame_error(type_, payload, Atom("unknown_frame")), 0, 0)
         elif channel == 0:
             if type_ == codec.METHOD:

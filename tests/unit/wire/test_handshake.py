@@ -163,6 +163,18 @@ def test_an_unknown_vhost_is_refused_by_name() -> None:
     )
 
 
+@pytest.mark.parametrize("payload", [b"x", bytes(12)], ids=["what is no header", "a header"])
+def test_what_comes_for_a_channel_before_opening_is_not_even_read(payload: bytes) -> None:
+    client = AmqpClient()
+    client.start()
+    client.tune()
+    client.read()
+    client.write(codec.frame(codec.HEADER, 1, payload))
+    [(_, name, fields)] = client.read()
+    assert (name, fields["reply_code"]) == ("connection.close", 505)
+    assert fields["reply_text"].startswith("UNEXPECTED_FRAME - type 2, all octets = ")
+
+
 def test_closing_before_opening_is_refused() -> None:
     client = AmqpClient()
     client.start()
