@@ -135,9 +135,9 @@ class VHost:
                 version=self.version,
             )
         except dead_letter.MalformedDeathError:
-            # The queue's process crashes, now and then before its channels know it: all that is sure is that the
-            # message is gone.
             self._report("dropped", message, queue.name, f"{reason}, with an x-death that is no table of deaths")
+            if not queue.is_settled_by_channels:
+                self.queue_crashed(queue)  # a classic queue's process dies of it (scenario x_death_crashes_queue)
             return
         if dead.hops > MAX_HOPS:
             self._report("dropped", dead, queue.name, "a dead-letter cycle without end")
@@ -233,10 +233,14 @@ class VHost:
 
     def queue_crashed(self, queue: Queue) -> None:
         """Put another queue in the place of one that crashed: the persistent messages stay, the consumers do not."""
+        if queue.is_deleted:
+            return  # two messages of one operation were each enough
         outlived = queue.abandon()
         for queued in outlived:
             queued.redelivered = True  # they all count as delivered
         self._tell_of_end(queue)
+        queue.dismiss()  # it may be amid an operation, which is to find nothing more to do
+        queue.ready.clear()
         self.queues[queue.name] = new_queue(queue.identity, self)
         self.queues[queue.name].recover(outlived)
 

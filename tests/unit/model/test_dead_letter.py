@@ -317,3 +317,19 @@ def test_a_headers_exchange_sees_how_a_message_died_first_and_last(
     client.publish("q", "m")
     died(client, "q")
     assert client.ready("d") == ["m"]
+
+
+def test_an_x_death_of_no_tables_takes_the_queue_along_and_leaves_what_is_persistent(
+    connect: Callable[..., Client],
+) -> None:
+    client = connect(OLD)
+    client.declare("d")
+    client.declare("q", arguments=to("d"))
+    client.publish("q", "bad", headers={"x-death": ["a"]})
+    client.publish("q", "transient")
+    client.publish("q", "persistent", delivery_mode=2)
+    client.consume("q", "t", prefetch=1)
+    client.heard()
+    client.channel.basic_reject(1, requeue=False)
+    assert client.delivered() == []
+    assert (client.ready("q"), client.ready("d")) == (["persistent"], [])
