@@ -92,6 +92,11 @@ class ServerConnection:
         return self.model is not None and self.model.is_blocked
 
     @property
+    def is_closed(self) -> bool:
+        """Whether an open connection was closed by one side or the other; what is left of it is its socket."""
+        return self.model is not None and self.phase in (Phase.CLOSING, Phase.CLOSED)
+
+    @property
     def has_unread(self) -> bool:
         """Whether octets came that have not been read, or not in full."""
         return bool(self._input)

@@ -39,6 +39,7 @@ BACKLOG = 1024
 HANDSHAKE_TIMEOUT_S = 10.0  # rabbit.handshake_timeout
 LOOK_EVERY_S = 0.5  # after clients that say nothing
 DISTRUST_S = 3.0  # rabbit_reader: SILENT_CLOSE_DELAY
+CLOSING_TIMEOUT_S = 30.0  # rabbit_reader's
 CLOSE_TIMEOUT_S = 5.0
 LONGEST_WAIT_S = 3600.0  # a poll takes 31 bits of milliseconds, and a message may have 32
 MS_PER_SECOND = 1000
@@ -99,6 +100,7 @@ class Client:
         self.opened_s = now_s
         self.received_s = now_s
         self.sent_s = now_s
+        self.closed_s: float | None = None  # when its connection was first seen closed
         self.ends_s: float | None = None  # when it is closed at the latest, once nothing more is to be said
         self.watched = 0  # what the server's thread waits for: its watcher's `read`, `write` or both
 
@@ -424,11 +426,27 @@ class Server:
                 and now_s > _mute_at_s(client, heartbeat_s)
                 and not client.unsent
             )
-            if is_late or is_mute or (client.ends_s is not None and now_s > client.ends_s):
+            if (
+                is_late
+                or is_mute
+                or self._lingers(client, now_s)
+                or (client.ends_s is not None and now_s > client.ends_s)
+            ):
                 self._end(client)
             elif heartbeat_s and now_s - client.sent_s > heartbeat_s / 2 - LOOK_EVERY_S and client.ends_s is None:
                 client.connection.say(codec.HEARTBEAT_FRAME)
                 self._talking[client] = None
+
+    def _lingers(self, client: Client, now_s: float) -> bool:
+        """Return whether a client has kept the socket of a closed connection for too long, heartbeats or none.
+
+        It has as long as heartbeats may take, at most 30 s (rabbit_reader:close_connection).
+        """
+        if not client.connection.is_closed or self._driver.clock.is_virtual:
+            return False
+        if client.closed_s is None:
+            client.closed_s = now_s
+        return now_s - client.closed_s > min(client.connection.heartbeat_s or CLOSING_TIMEOUT_S, CLOSING_TIMEOUT_S)
 
     # ------------------------------------------------------------------------------------------------ turns
 

@@ -347,6 +347,21 @@ def test_a_silent_client_is_dropped_on_real_time_only(connect: Connect) -> None:
             assert client.read()[0] == told
 
 
+@pytest.mark.parametrize(("heartbeat", "patience_s"), [(0, 30.0), (60, 30.0), (20, 20.0)])
+def test_the_socket_of_a_closed_connection_is_dropped_on_real_time(
+    connect: Connect, heartbeat: int, patience_s: float
+) -> None:
+    with FakeBroker(clock=SystemClock()) as broker:
+        client = connect(broker, heartbeat=heartbeat)
+        client.say(0, m.CONNECTION_CLOSE, reply_code=200, reply_text="bye", class_id=0, method_id=0)
+        assert client.read()[0] == "connection.close-ok"
+        look_after(broker, 0.0)
+        look_after(broker, patience_s / 2)
+        assert len(server_of(broker)._clients) == 1
+        look_after(broker, patience_s + 1)
+        assert len(server_of(broker)._clients) == 0
+
+
 def test_a_client_that_an_alarm_keeps_from_being_read_is_not_taken_for_silent(connect: Connect) -> None:
     with FakeBroker(clock=SystemClock()) as broker:
         client = connect(broker, heartbeat=60)
