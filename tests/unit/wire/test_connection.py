@@ -583,3 +583,14 @@ def test_a_method_of_clients_is_served(served: m.Method) -> None:
     client.say(1, served, **{name: values[type_] for name, type_ in served.fields})
     texts = [fields.get("reply_text") for _, name, fields in client.read() if name.endswith("close")]
     assert "COMMAND_INVALID - unimplemented method" not in texts
+
+
+def test_a_name_that_stands_for_no_queue_is_found_before_the_channel_is_found_not_to_be_open() -> None:
+    client = AmqpClient().open()
+    client.say(1, m.BASIC_GET, ticket=0, queue="", no_ack=True)
+    [(number, name, fields)] = client.read()
+    assert (number, name) == (1, "channel.close")
+    assert (fields["reply_code"], fields["reply_text"]) == (404, "NOT_FOUND - no previously declared queue")
+    client.say(1, m.CHANNEL_OPEN, out_of_band="")
+    [(number, name, fields)] = client.read()
+    assert (number, name, fields["reply_text"]) == (0, "connection.close", "CHANNEL_ERROR - second 'channel.open' seen")
